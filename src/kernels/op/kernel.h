@@ -75,7 +75,9 @@ enum tp_role {
     TP_ROLE_WORDS,   /* constants computed from E,N,K; written by the plan, not by kernels */
     TP_ROLE_ZERO,    /* zero point of a group: a code of the code's own kind, or, of a float
                         element, minus its product with the scale */
-    TP_ROLE_ORDER,   /* sources only: the group that column k belongs to (act-order) */
+    TP_ROLE_ORDER,   /* the group that column k belongs to (act-order); where it is written, a
+                        constant */
+    TP_ROLE_COUNT,
 };
 
 /* How one stored element is to be read. */
@@ -93,6 +95,7 @@ enum tp_element {
     TP_ELEM_INT8, /* a signed byte: an int4 value, or that of an INT8 code */
     TP_ELEM_UINT8B128, /* a byte that is the INT8 value plus 128 */
     TP_ELEM_E5M3, /* a scale byte without a sign: see tp_e5m3_of() in scalar.h */
+    TP_ELEM_COUNT,
 };
 unsigned tp_element_bits(enum tp_element element);
 
@@ -326,10 +329,7 @@ bool tp_op_host_only(const struct tp_op *op);
 bool tp_op_per_tensor(const struct tp_op *op);
 
 /* True when codes are integers and scales 16-bit floats: INT4 and INT8. */
-static inline bool tp_op_is_int(const struct tp_op *op)
-{
-    return op->codec == TP_CODEC_INT4 || op->codec == TP_CODEC_INT8;
-}
+bool tp_op_is_int(const struct tp_op *op);
 
 /* Bytes that an encode of a box needs beside what it needs without a search; 0 when `op`
  * has none. A part of tp_encode_scratch(). */

@@ -4,35 +4,11 @@
  */
 #include "base/num.h"
 #include "kernels/op/kernel.h"
+#include "kernels/op/traits.h"
 #include "kernels/op/word_bits.h"
 
 #include <stdio.h>
 #include <string.h>
-
-unsigned tp_element_bits(enum tp_element element)
-{
-    switch (element) {
-    case TP_ELEM_INT4:
-    case TP_ELEM_E2M1:
-        return 4;
-    case TP_ELEM_E4M3:
-    case TP_ELEM_E8M0:
-    case TP_ELEM_INT8:
-    case TP_ELEM_UINT8B128:
-    case TP_ELEM_E5M3:
-        return 8;
-    case TP_ELEM_BF16:
-    case TP_ELEM_F16:
-        return 16;
-    case TP_ELEM_F32:
-    case TP_ELEM_I32:
-        return 32;
-    case TP_ELEM_E4M3X8:
-    case TP_ELEM_I64:
-        return 64;
-    }
-    return 0;
-}
 
 static bool same_text(const char *a, const char *b)
 {
@@ -295,11 +271,10 @@ static bool has_half_scales(const struct tp_op *op)
 
 enum tp_search tp_op_search(const struct tp_op *op)
 {
-    if (op->search == TP_SEARCH_NONE || op->codec == TP_CODEC_FP8 ||
-        op->codec == TP_CODEC_MXFP8 || op->codec == TP_CODEC_INT8 ||
-        op->codec == TP_CODEC_FLOAT)
+    const struct tp_codec_traits *codec = &tp_codecs[op->codec];
+    if (op->search == TP_SEARCH_NONE || !codec->searches)
         return TP_SEARCH_NONE;
-    if (op->codec != TP_CODEC_INT4 ||
+    if (!codec->searches_rows ||
         (op->search == TP_SEARCH_MSE && tp_op_find(op, TP_ROLE_GROUP8) < 0))
         return TP_SEARCH_MSE;
     return has_half_scales(op) ? TP_SEARCH_NONE : TP_SEARCH_W4A8;
@@ -344,7 +319,7 @@ bool tp_repack_possible(const struct tp_op *from, const struct tp_op *to)
     if (tp_op_find(from, TP_ROLE_ORDER) >= 0 ||
         (tp_op_find(from, TP_ROLE_ZERO) >= 0 && tp_op_find(to, TP_ROLE_ZERO) < 0))
         return false;
-    if (from->codec == TP_CODEC_FLOAT && to->codec == TP_CODEC_FLOAT)
+    if (tp_codecs[from->codec].is_number && tp_codecs[to->codec].is_number)
         return floats_fit(from, to);
     if (from->codec != to->codec || !divides(from->block_n, to->block_n) ||
         !divides(from->block_k, to->block_k) || !has_scales(from) || !has_scales(to) ||
@@ -422,7 +397,7 @@ bool tp_op_has_least(const struct tp_op *op)
 
 bool tp_op_host_only(const struct tp_op *op)
 {
-    return op->codec == TP_CODEC_FLOAT || tp_op_is_odd(op) || tp_op_needs_reference(op);
+    return tp_codecs[op->codec].is_number || tp_op_is_odd(op) || tp_op_needs_reference(op);
 }
 
 size_t tp_search_scratch(const struct tp_op *op, struct tp_box3 box)

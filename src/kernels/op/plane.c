@@ -6,6 +6,7 @@
 
 #include "kernels/op/codec.h"
 #include "kernels/op/scalar.h"
+#include "kernels/op/traits.h"
 #include "kernels/op/word_bits.h"
 
 #include <math.h>
@@ -76,7 +77,7 @@ struct tp_plane tp_plane_open_every(const struct tp_op *op, enum tp_role role,
     if (i < 0 || data[i] == NULL)
         return p;
     p.element = op->out[i].element;
-    p.middle = op->codec == TP_CODEC_INT8 ? 128 : 8;
+    p.middle = (uint8_t)tp_op_middle(op);
     p.half = tp_op_is_int(op) && op->scale_rule == TP_INT_SCALE_F16;
     p.fill = op->out[i].fill;
     p.least = op->out[i].least;
@@ -97,7 +98,7 @@ struct tp_plane tp_plane_open_every(const struct tp_op *op, enum tp_role role,
         p.at_k = take_table(scratch, &layout.dim[TP_DIM_K], box.k, p.per_k, p.shift_k);
     }
     for (uint8_t c = 0; c < 16; c++) {
-        p.to_stored[c] = p.element == TP_ELEM_INT4 ? op->table[c] : c;
+        p.to_stored[c] = tp_elements[p.element].has_table ? op->table[c] : c;
         p.to_code[p.to_stored[c] & 15] = c;
     }
     p.data = data[i];
@@ -159,10 +160,7 @@ uint8_t tp_load_code(const struct tp_plane *p, uint64_t at)
     }
 }
 
-static bool is_int(enum tp_codec codec)
-{
-    return codec == TP_CODEC_INT4 || codec == TP_CODEC_INT8;
-}
+static bool is_int(enum tp_codec codec) { return tp_codecs[codec].is_int; }
 
 static float scale_value(const struct tp_plane *p, enum tp_codec codec, uint32_t bits)
 {
@@ -247,7 +245,7 @@ static float divided(const struct tp_plane *p, float value)
 
 static bool is_product(const struct tp_plane *zero)
 {
-    return zero->element == TP_ELEM_BF16 || zero->element == TP_ELEM_F16;
+    return tp_elements[zero->element].is_float;
 }
 
 /* Minus the product of a zero point and its scale, as its type has it. */

@@ -123,13 +123,10 @@ static enum tp_code parse_output(const json_t *json, const json_t *let, uint64_t
                                  struct tp_op_out *op, struct tp_format_out *out,
                                  struct tp_err *err)
 {
-    int role, element;
     enum tp_code code;
-    if ((code = tp_format_word(json, "role", tp_role_names, &role, err)) ||
-        (code = tp_format_word(json, "element", tp_element_names, &element, err)))
+    if ((code = tp_format_role(json, &op->role, err)) ||
+        (code = tp_format_element(json, &op->element, err)))
         return code;
-    op->role = (enum tp_role)role;
-    op->element = (enum tp_element)element;
     op->per_n = op->per_k = 1;
     op->fill = (uint8_t)json_integer_value(json_object_get(json, "fill"));
     op->least = (float)json_number_value(json_object_get(json, "least"));

@@ -6,6 +6,7 @@
 #include "pack/run/lane.h"
 
 #include "base/num.h"
+#include "kernels/op/traits.h"
 #include "pack/run/gather_rows.h"
 #include "pack/run/ranks_io.h"
 #include "pack/run/row_marks.h"
@@ -248,7 +249,7 @@ static enum tp_code refuse_nonfinite(struct tp_lane *lane, const struct tp_unit 
         return tp_fail(&lane->err, TP_E_INPUT, "some of its values are so large that F16 has no "
                        "scale for them");
     }
-    if (!count && unit->form->op.codec == TP_CODEC_FLOAT) {
+    if (!count && tp_codecs[unit->form->op.codec].is_number) {
         tp_err_hint(&lane->err, "--nonfinite keep stores infinity; --exclude leaves it as it is");
         return tp_fail(&lane->err, TP_E_INPUT, "some of its values are so large that they are "
                        "infinite in the type that this format stores");
