@@ -1,4 +1,5 @@
 /* One tensor, or one packed weight: header facts, descriptor, tile. */
+#include "base/layout_parse.h"
 #include "base/num.h"
 #include "cli/dump.h"
 #include "cli/escape.h"

@@ -268,6 +268,10 @@ call='open|pread|pwrite|fsync|rename|unlink|malloc|calloc|realloc|fopen|mmap|pth
 nowhere 'src/pack calls the system past pack/os/os.c' \
     "(^|[^_a-z.>\"])($call)\\(" src/pack/os/os.c src/pack
 
+nowhere 'text of layouts where bytes are moved' 'layout_parse\.h|tp_(layout_compile|expr_eval)' \
+    src/base/layout_parse.c src/kernels/cpu src/kernels/cuda src/pack/plan src/pack/sink \
+    src/pack/run src/pack/commit src/pack/inspect src/pack/check src/pack/prove src/pack/bench
+
 # What the documents say of the source is found there.
 find src tests scripts samples -type f | sed 's|.*/||' | sort -u >"$work/names"
 documents=$(ls CONTRIBUTING.md src/*.md 2>/dev/null)

@@ -596,7 +596,7 @@ static void add_ops(const struct tp_format *format)
                 length += (size_t)snprintf(op->name + length, sizeof op->name - length, " %s=%s",
                                            format->param[i].key,
                                            format->param[i].choices[settings.choice[i]]);
-        all.ops_count += !tp_op_host_only(&op->op);
+        all.ops_count += tp_device_can(&op->op);
         while (p < format->params && ++settings.choice[p] == format->param[p].count)
             settings.choice[p++] = 0;
         if (p == format->params)

@@ -278,29 +278,31 @@ static void test_skip_zero_groups(void **state)
     assert_true(skip == 8.0f / (448.0f * 512.0f));
 }
 
+static enum tp_place place_of(const char *text) { return tp_place_of(ops_layout(text)); }
+
 static void test_places(void **state)
 {
     (void)state;
-    assert_int_equal(tp_place_of(OPS_ROW), TP_PLACE_ROW);
-    assert_int_equal(tp_place_of("(E, N, K) : (N * K, K, 1)"), TP_PLACE_ROW);
-    assert_int_equal(tp_place_of(OPS_GRID(128, 128)), TP_PLACE_ROW);
-    assert_int_equal(tp_place_of("(E,N,K/128):(N*(K/128),K/128,1)"), TP_PLACE_ROW);
-    assert_int_equal(tp_place_of(OPS_COL), TP_PLACE_COL);
-    assert_int_equal(tp_place_of(OPS_GROUP8), TP_PLACE_COL);
-    assert_int_equal(tp_place_of(OPS_CHANNEL), TP_PLACE_ROW);
-    assert_int_equal(tp_place_of(OPS_W4A8), TP_PLACE_W4A8);
-    assert_int_equal(tp_place_of(OPS_TILE_N), TP_PLACE_TILE_N);
-    assert_int_equal(tp_place_of(OPS_TILE_N16), TP_PLACE_TILE_N);
-    assert_int_equal(tp_place_of(OPS_TILE_K), TP_PLACE_TILE_K);
-    assert_int_equal(tp_place_of(OPS_MN_ALIGNED), TP_PLACE_MN_ALIGNED);
-    assert_int_equal(tp_place_of(OPS_MN_PACKED4), TP_PLACE_MN_PACKED4);
+    assert_int_equal(place_of(OPS_ROW), TP_PLACE_ROW);
+    assert_int_equal(place_of("(E, N, K) : (N * K, K, 1)"), TP_PLACE_ROW);
+    assert_int_equal(place_of(OPS_GRID(128, 128)), TP_PLACE_ROW);
+    assert_int_equal(place_of("(E,N,K/128):(N*(K/128),K/128,1)"), TP_PLACE_ROW);
+    assert_int_equal(place_of(OPS_COL), TP_PLACE_COL);
+    assert_int_equal(place_of(OPS_GROUP8), TP_PLACE_COL);
+    assert_int_equal(place_of(OPS_CHANNEL), TP_PLACE_ROW);
+    assert_int_equal(place_of(OPS_W4A8), TP_PLACE_W4A8);
+    assert_int_equal(place_of(OPS_TILE_N), TP_PLACE_TILE_N);
+    assert_int_equal(place_of(OPS_TILE_N16), TP_PLACE_TILE_N);
+    assert_int_equal(place_of(OPS_TILE_K), TP_PLACE_TILE_K);
+    assert_int_equal(place_of(OPS_MN_ALIGNED), TP_PLACE_MN_ALIGNED);
+    assert_int_equal(place_of(OPS_MN_PACKED4), TP_PLACE_MN_PACKED4);
     /* CUTLASS' atom for bf16 activations, a padded row, a transposed tile: unknown. */
-    assert_int_equal(tp_place_of("(E,(8,2,N/16),(2,4,2,K/16)):(N*K,(32,2,256),(1,8,4,16*N))"),
+    assert_int_equal(place_of("(E,(8,2,N/16),(2,4,2,K/16)):(N*K,(32,2,256),(1,8,4,16*N))"),
                      TP_PLACE_ANY);
-    assert_int_equal(tp_place_of("(E,N,align(K,4)):(N*align(K,4),align(K,4),1)"), TP_PLACE_ANY);
-    assert_int_equal(tp_place_of("(E,align(N,4),K):(align(N,4)*K,K,1)"), TP_PLACE_ANY);
-    assert_int_equal(tp_place_of("nonsense"), TP_PLACE_ANY);
-    assert_int_equal(tp_place_of(NULL), TP_PLACE_ANY);
+    assert_int_equal(place_of("(E,N,align(K,4)):(N*align(K,4),align(K,4),1)"), TP_PLACE_ANY);
+    assert_int_equal(place_of("(E,align(N,4),K):(align(N,4)*K,K,1)"), TP_PLACE_ANY);
+    assert_int_equal(place_of("nonsense"), TP_PLACE_ANY);
+    assert_int_equal(place_of(NULL), TP_PLACE_ANY);
 }
 
 static void test_sizes(void **state)

@@ -1,6 +1,7 @@
 /* Formats: choices and shapes. The table of all is format_list.c, parsing format_parse.c. */
 #include "pack/format/format.h"
 
+#include "base/layout_parse.h"
 #include "base/num.h"
 #include "kernels/op/traits.h"
 

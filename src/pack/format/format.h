@@ -42,6 +42,7 @@ struct tp_format_out {
     enum tp_dtype dtype; /* as stored in safetensors */
     uint32_t rank;
     char *shape[TP_MAX_RANK]; /* expressions of E,N,K, "let" names expanded */
+    char *layout;        /* as the file has it, "let" names expanded; NULL: none */
     bool keep_e;         /* a 2-D weight keeps its leading E dimension */
     const char *also[TP_MAX_ALSO]; /* other suffixes that sources use, or NULL */
     bool optional;       /* sources: the tensor may be missing */

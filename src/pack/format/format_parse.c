@@ -7,6 +7,7 @@
  */
 #include "pack/format/format_parse.h"
 
+#include "base/layout_parse.h"
 #include "pack/format/format_outputs.h"
 #include "pack/format/format_rule.h"
 #include "pack/format/format_words.h"
@@ -323,7 +324,8 @@ void tp_format_close(struct tp_format *format)
             free(format->out[i].shape[d]);
         for (uint32_t w = 0; w < TP_MAX_RANK; w++)
             free(format->out[i].words[w]);
-        free((char *)(uintptr_t)format->op.out[i].layout);
+        free(format->out[i].layout);
+        free((struct tp_layout_expr *)(uintptr_t)format->op.out[i].layout);
         free((uint8_t *)(uintptr_t)format->op.out[i].word_bits);
     }
     json_decref((json_t *)(uintptr_t)format->json);

@@ -237,7 +237,7 @@ static enum tp_code decode_one(const struct tp_weight *weight, struct tp_element
         op.out[i].per_n = op.out[i].per_k = 1;
         op.out[i].word_bits = NULL; /* moved back when it was read */
         if (op.out[i].layout)
-            op.out[i].layout = "(1,1,1):(1,1,1)";
+            op.out[i].layout = &tp_layout_dense;
     }
     args.out[0] = &value;
     args.scratch = tp_os_alloc(tp_encode_scratch(&op, args.box), err);

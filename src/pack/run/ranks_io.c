@@ -133,7 +133,7 @@ static enum tp_code take_box(struct tp_sink *base, const struct tp_unit *unit,
             }
             bool first = in_rank.e == 0 && in_rank.n == 0 && in_rank.k == 0;
             if (code == TP_OK)
-                code = tp_packed_write(&own, &in_rank, first, part, scatter->to, err);
+                code = tp_packed_write(&own, &in_rank, first, part, NULL, scatter->to, err);
         }
     }
     tp_buffer_free(&buffer);
@@ -170,7 +170,7 @@ enum tp_code tp_gather_read(const struct tp_gather *gather, const struct tp_weig
             if (!all)
                 code = room(&weight->form->op, shared.size, &buffer, part, err);
             if (code == TP_OK &&
-                (code = tp_packed_read_into(&gather->ckpts[r], own, &in_rank, NULL, part,
+                (code = tp_packed_read_into(&gather->ckpts[r], own, &in_rank, NULL, NULL, part,
                                             err)) == TP_OK && !all) {
                 struct tp_box at = inside(&shared, cover);
                 code = tp_packed_paste(&weight->form->op, cover->size, &at, part, to, err);

@@ -3,6 +3,7 @@
  */
 #include "pack/source/descriptor.h"
 
+#include "base/layout_parse.h"
 #include "kernels/op/codec.h"
 #include "kernels/op/traits.h"
 #include "kernels/op/word_bits.h"
