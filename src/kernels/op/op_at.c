@@ -33,13 +33,18 @@ enum tp_code tp_op_at(const struct tp_op *op, struct tp_box3 box, bool whole, st
 const struct tp_op_at *tp_ops_at(struct tp_ops_at *kept, const struct tp_op *op,
                                  struct tp_box3 box, bool whole, struct tp_err *err)
 {
+    unsigned oldest = 0;
+    kept->count++;
     for (unsigned i = 0; i < TP_OPS_KEPT; i++) {
         const struct tp_op_at *at = &kept->at[i];
-        if (at->op == op && at->whole == whole && same_box(at->box, box))
+        if (at->op == op && at->whole == whole && same_box(at->box, box)) {
+            kept->asked[i] = kept->count;
             return at;
+        }
+        oldest = kept->asked[i] < kept->asked[oldest] ? i : oldest;
     }
-    struct tp_op_at *at = &kept->at[kept->next];
-    kept->next = (kept->next + 1) % TP_OPS_KEPT;
+    struct tp_op_at *at = &kept->at[oldest];
+    kept->asked[oldest] = kept->count;
     if (tp_op_at(op, box, whole, at, err) == TP_OK)
         return at;
     at->op = NULL;

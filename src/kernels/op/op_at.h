@@ -23,10 +23,10 @@ enum tp_code tp_op_at(const struct tp_op *op, struct tp_box3 box, bool whole, st
 enum { TP_OPS_KEPT = 8 };
 struct tp_ops_at {
     struct tp_op_at at[TP_OPS_KEPT];
-    unsigned next; /* to be replaced */
+    uint64_t asked[TP_OPS_KEPT], count; /* when each was asked for last */
 };
 
-/* tp_op_at(), which stays until TP_OPS_KEPT others were asked for; NULL with the error set. */
+/* tp_op_at(), which stays until TP_OPS_KEPT others were asked for since; NULL with the error set. */
 const struct tp_op_at *tp_ops_at(struct tp_ops_at *kept, const struct tp_op *op,
                                  struct tp_box3 box, bool whole, struct tp_err *err);
 
