@@ -83,7 +83,7 @@ $(BUILD)/%.o: %.c $(BUILD)/config
 
 $(BUILD)/src/cli/main.o: override CFLAGS += -DTP_COMMIT='"$(COMMIT)"'
 
-$(BUILD)/formats_embedded.c: $(FORMATS) scripts/embed.sh $(BUILD)/config
+$(BUILD)/formats_embedded.c: $(FORMATS) scripts/embed.sh scripts/recognise.awk $(BUILD)/config
 	@mkdir -p $(@D)
 	sh scripts/embed.sh formats $(FORMATS) > $@.tmp && mv $@.tmp $@
 

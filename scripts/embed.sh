@@ -16,3 +16,4 @@ for file in "$@"; do
     printf '    },\n'
 done
 printf '    {0, 0},\n};\n'
+[ "$what" != formats ] || LC_ALL=C awk -f "$(dirname "$0")/recognise.awk" "$@"

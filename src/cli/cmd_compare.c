@@ -6,6 +6,7 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/session.h"
+#include "kernels/op/traits.h"
 #include "pack/os/clock.h"
 #include "pack/os/os.h"
 
@@ -117,7 +118,7 @@ static enum tp_code choose(const struct tp_options *o, struct tp_candidates *all
 {
     size_t count;
     enum tp_code code = tp_formats_check(err);
-    const struct tp_format *formats = tp_formats(&count);
+    const struct tp_format *const *formats = tp_formats(&count);
     for (size_t i = 0; i < o->compared.count && code == TP_OK; i++) { /* says what is meant */
         struct tp_request request = {0};
         code = tp_request_to(&request, o->compared.item[i], NULL, 0, err);
@@ -127,11 +128,11 @@ static enum tp_code choose(const struct tp_options *o, struct tp_candidates *all
     if (code || !all->items)
         return tp_fail(err, TP_E_MEMORY, "out of memory");
     for (size_t f = 0; f < count; f++) {
-        bool named = !o->compared.count && formats[f].op.codec != TP_CODEC_FLOAT;
+        bool named = !o->compared.count && !tp_codecs[formats[f]->op.codec].is_number;
         for (size_t i = 0; i < o->compared.count; i++)
-            named |= !strcmp(formats[f].name, o->compared.item[i]);
-        if (named && !formats[f].input_only)
-            all->items[all->count++].format = &formats[f];
+            named |= !strcmp(formats[f]->name, o->compared.item[i]);
+        if (named && !formats[f]->input_only)
+            all->items[all->count++].format = formats[f];
     }
     return TP_OK;
 }

@@ -26,12 +26,12 @@ static int print_list(const char *prefix)
                                                {"what it is", false, TP_NARROW_FOLD}};
     struct tp_table *table = tp_table_new(columns, 3);
     size_t count;
-    const struct tp_format *formats = tp_formats(&count);
+    const struct tp_format *const *formats = tp_formats(&count);
     for (size_t i = 0; i < count; i++) {
-        const char *cells[] = {formats[i].name,
-                               formats[i].input_only ? "(read, not written)" : formats[i].loads_in,
-                               formats[i].title};
-        if (is_listed(&formats[i], prefix))
+        const char *cells[] = {formats[i]->name,
+                               formats[i]->input_only ? "(read, not written)" : formats[i]->loads_in,
+                               formats[i]->title};
+        if (is_listed(formats[i], prefix))
             tp_table_row(table, cells);
     }
     int status = tp_table_end(table);
@@ -243,11 +243,11 @@ static int print_one(const struct tp_format *format)
 static int print_json(const struct tp_format *one, const char *prefix)
 {
     size_t count;
-    const struct tp_format *formats = tp_formats(&count);
+    const struct tp_format *const *formats = tp_formats(&count);
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
-        if (one ? one == &formats[i] : is_listed(&formats[i], prefix))
-            tp_json_append(list, json_incref((json_t *)formats[i].json));
+        if (one ? one == formats[i] : is_listed(formats[i], prefix))
+            tp_json_append(list, json_incref((json_t *)formats[i]->json));
     return tp_json_print(json_pack("{s:o}", "formats", list));
 }
 
@@ -266,9 +266,9 @@ static int unknown(const char *name)
 static bool any_listed(const char *prefix)
 {
     size_t count;
-    const struct tp_format *formats = tp_formats(&count);
+    const struct tp_format *const *formats = tp_formats(&count);
     for (size_t i = 0; i < count; i++)
-        if (is_listed(&formats[i], prefix))
+        if (is_listed(formats[i], prefix))
             return true;
     return false;
 }

@@ -158,9 +158,10 @@ int tp_cmd_unpack(const struct tp_options *o)
     }
     if (tp_check_single_file(o, &err))
         return tp_report_usage("unpack", &err);
-    if (o->to && tp_formats_check(&err))
+    const struct tp_format *to = NULL;
+    if (o->to && tp_format_get(o->to, &to, &err))
         return tp_report_error(&err);
-    if (o->to && !tp_format_find(o->to)) {
+    if (o->to && !to) {
         tp_err_hint(&err, "`tilepack formats` lists them");
         tp_fail(&err, TP_E_USAGE, "there is no format '%s'", o->to);
         return tp_report_usage("unpack", &err);

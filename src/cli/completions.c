@@ -24,10 +24,10 @@ static void emit_plain(const char *word, size_t length, const char *about)
 static void each_format(bool all, emit_fn emit)
 {
     size_t count;
-    const struct tp_format *formats = tp_formats(&count);
+    const struct tp_format *const *formats = tp_formats(&count);
     for (size_t i = 0; i < count; i++)
-        if (all || !formats[i].input_only)
-            emit(formats[i].name, strlen(formats[i].name), formats[i].title);
+        if (all || !formats[i]->input_only)
+            emit(formats[i]->name, strlen(formats[i]->name), formats[i]->title);
 }
 
 static void each_model(emit_fn emit)
@@ -39,23 +39,23 @@ static void each_model(emit_fn emit)
 }
 
 /* True when an earlier format, or an earlier parameter, has that pair too. */
-static bool setting_seen(const struct tp_format *formats, size_t f, uint32_t p, const char *choice)
+static bool setting_seen(const struct tp_format *const *formats, size_t f, uint32_t p, const char *choice)
 {
-    const char *key = formats[f].param[p].key;
+    const char *key = formats[f]->param[p].key;
     for (size_t i = 0; i <= f; i++)
-        for (uint32_t j = 0; j < (i < f ? formats[i].params : p); j++)
-            if (!strcmp(formats[i].param[j].key, key) &&
-                tp_param_find(&formats[i].param[j], choice) >= 0)
+        for (uint32_t j = 0; j < (i < f ? formats[i]->params : p); j++)
+            if (!strcmp(formats[i]->param[j].key, key) &&
+                tp_param_find(&formats[i]->param[j], choice) >= 0)
                 return true;
     return false;
 }
 
 /* The settings of format f; less those that an earlier format has, too, where `once`. */
-static void settings_of(const struct tp_format *formats, size_t f, bool once, emit_fn emit)
+static void settings_of(const struct tp_format *const *formats, size_t f, bool once, emit_fn emit)
 {
-    for (uint32_t p = 0; p < formats[f].params; p++)
-        for (uint32_t c = 0; c < formats[f].param[p].count; c++) {
-            const struct tp_param *param = &formats[f].param[p];
+    for (uint32_t p = 0; p < formats[f]->params; p++)
+        for (uint32_t c = 0; c < formats[f]->param[p].count; c++) {
+            const struct tp_param *param = &formats[f]->param[p];
             const char *const *alias = param->aliases[c];
             for (const char *name = param->choices[c]; name; name = *alias++) {
                 char word[100];
@@ -70,9 +70,9 @@ static void settings_of(const struct tp_format *formats, size_t f, bool once, em
 static void each_setting(emit_fn emit)
 {
     size_t count;
-    const struct tp_format *formats = tp_formats(&count);
+    const struct tp_format *const *formats = tp_formats(&count);
     for (size_t f = 0; f < count; f++)
-        if (!formats[f].input_only)
+        if (!formats[f]->input_only)
             settings_of(formats, f, true, emit);
 }
 
@@ -81,10 +81,10 @@ static void each_setting(emit_fn emit)
 static void setting_cases(const char *before, const char *behind, const char *end)
 {
     size_t count;
-    const struct tp_format *formats = tp_formats(&count);
+    const struct tp_format *const *formats = tp_formats(&count);
     for (size_t f = 0; f < count; f++)
-        if (!formats[f].input_only) {
-            printf("%s%s%s", before, formats[f].name, behind);
+        if (!formats[f]->input_only) {
+            printf("%s%s%s", before, formats[f]->name, behind);
             settings_of(formats, f, false, emit_plain);
             fputs(end, stdout);
         }

@@ -3,6 +3,7 @@
 #include "cli/dump.h"
 #include "cli/escape.h"
 #include "cli/report.h"
+#include "kernels/op/traits.h"
 #include "pack/format/format_words.h"
 
 #include <math.h>
@@ -58,7 +59,7 @@ static const char *noun(const struct tp_subject *subject, uint32_t i)
         return "value";
     switch (subject->weight->form->op.out[i].role) {
     case TP_ROLE_CODES:
-        return subject->weight->form->op.codec == TP_CODEC_FLOAT ? "number" : "code";
+        return tp_codecs[subject->weight->form->op.codec].is_number ? "number" : "code";
     case TP_ROLE_GROUP8: return "group scale";
     case TP_ROLE_CHANNEL: return "channel scale";
     case TP_ROLE_GLOBAL: return "global scale";
@@ -147,7 +148,7 @@ static const char *formula(const struct tp_weight *weight)
     if (tp_op_find(&weight->form->op, TP_ROLE_ZERO) >= 0)
         return tp_op_zero_is_product(&weight->form->op) ? "canonical code * scale + zero"
                                                         : "(code - zero) * scale";
-    return weight->form->op.codec == TP_CODEC_FLOAT ? "number" : "code * scale";
+    return tp_codecs[weight->form->op.codec].is_number ? "number" : "code * scale";
 }
 
 static void print_part(const struct tp_source *source, const struct tp_subject *subject,

@@ -140,15 +140,28 @@ static size_t weights_of(const struct tp_listing *listing, const struct tp_forma
     return weights;
 }
 
-/* "w4a8-cutlass: 14 weights", for each format there is. */
+/* Of the formats of what is listed, the first by name behind `last`, or NULL. */
+static const struct tp_format *format_behind(const struct tp_listing *listing, const char *last)
+{
+    const struct tp_format *next = NULL;
+    for (size_t i = 0; i < listing->count; i++) {
+        const struct tp_owner *owner = &listing->owners[listing->tensors[i]];
+        const struct tp_format *own = owner->weight ? owner->weight->form->format : NULL;
+        if (own && (!last || strcmp(own->name, last) > 0) &&
+            (!next || strcmp(own->name, next->name) < 0))
+            next = own;
+    }
+    return next;
+}
+
+/* "w4a8-cutlass: 14 weights", for each format. */
 static void print_formats(const struct tp_listing *listing)
 {
-    size_t count;
-    const struct tp_format *formats = tp_formats(&count);
-    for (size_t f = 0; f < count; f++) {
-        size_t weights = weights_of(listing, &formats[f]);
+    const struct tp_format *format = format_behind(listing, NULL);
+    for (; format; format = format_behind(listing, format->name)) {
+        size_t weights = weights_of(listing, format);
         if (weights)
-            printf("; %s: %zu weight%s", formats[f].name, weights, weights == 1 ? "" : "s");
+            printf("; %s: %zu weight%s", format->name, weights, weights == 1 ? "" : "s");
     }
 }
 

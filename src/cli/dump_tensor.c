@@ -1,9 +1,11 @@
 /* One tensor, or one packed weight: header facts, descriptor, tile. */
+#include "base/layout_parse.h"
 #include "base/num.h"
 #include "cli/dump.h"
 #include "cli/escape.h"
 #include "cli/report.h"
 #include "kernels/op/codec.h"
+#include "kernels/op/traits.h"
 #include "pack/format/format_words.h"
 #include "pack/source/descriptor.h"
 
@@ -78,12 +80,12 @@ static void print_facts(const struct tp_source *source, uint32_t t)
 
 static void print_values_of_nibbles(const struct tp_weight *weight, const struct tp_op_out *out)
 {
-    if (out->element != TP_ELEM_INT4 && out->element != TP_ELEM_E2M1)
+    if (tp_element_bits(out->element) != 4)
         return;
     printf("  nibbles 0 to 15 are");
     for (unsigned stored = 0; stored < 16; stored++) {
         unsigned code = stored;
-        if (out->element == TP_ELEM_INT4)
+        if (tp_elements[out->element].has_table)
             for (code = 0; weight->form->op.table[code] != stored;)
                 code++;
         printf(" %g", tp_codec_code_value(weight->form->op.codec, (uint8_t)code));

@@ -75,8 +75,8 @@ static void put_outputs(FILE *out, const struct tp_format *format)
             fprintf(out, "%s%s", d ? ", " : "", output->shape[d]);
         fprintf(out, "]:\n%s, element %s\n", tp_role_name(format->op.out[i].role),
                 tp_element_name(format->op.out[i].element));
-        if (format->op.out[i].layout)
-            fprintf(out, ".br\nlayout\n.Li %s\n", format->op.out[i].layout);
+        if (format->out[i].layout)
+            fprintf(out, ".br\nlayout\n.Li %s\n", format->out[i].layout);
     }
     fputs(".El\n", out);
 }
@@ -84,9 +84,9 @@ static void put_outputs(FILE *out, const struct tp_format *format)
 void tp_man_formats(FILE *out)
 {
     size_t count;
-    const struct tp_format *formats = tp_formats(&count);
+    const struct tp_format *const *formats = tp_formats(&count);
     for (size_t i = 0; i < count; i++) {
-        const struct tp_format *format = &formats[i];
+        const struct tp_format *format = formats[i];
         fprintf(out, ".Ss %s\n", format->name);
         put_text(out, format->title);
         fputs(".Pp\n", out);

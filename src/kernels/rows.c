@@ -15,6 +15,7 @@ static struct {
 static struct tp_row_set host = {
     .encode = all.encode, .any_encode = tp_encode_ref, .repack = all.repack,
     .any_repack = tp_repack_ref, .decode = all.decode, .any_decode = tp_decode_ref,
+    .any_heeds = UINT32_MAX, /* the reference does everything */
 };
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 

@@ -272,6 +272,9 @@ nowhere 'src/pack calls the system past pack/os/os.c' \
 nowhere 'trees of JSON past pack/text/json_tree.c, where a lack of memory counts' \
     '\<json_(loadb|loads|dumps|dumpb)\(|^ *json_(object_(set|update)|array_append)[a-z_]*\(' \
     src/pack/text/json_tree.c src/pack src/cli
+nowhere 'text of layouts where bytes are moved' 'layout_parse\.h|tp_(layout_compile|expr_eval)' \
+    src/base/layout_parse.c src/kernels/cpu src/kernels/cuda src/pack/plan src/pack/sink \
+    src/pack/run src/pack/commit src/pack/inspect src/pack/check src/pack/prove src/pack/bench
 
 # What the documents say of the source is found there.
 find src tests scripts samples -type f | sed 's|.*/||' | sort -u >"$work/names"

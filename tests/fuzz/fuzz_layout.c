@@ -7,7 +7,7 @@
  */
 #include "folder.h"
 
-#include "base/layout.h"
+#include "base/layout_parse.h"
 
 #include <stdbool.h>
 
@@ -69,10 +69,12 @@ static bool try(const char *text, struct tp_box3 box, struct tp_layout *layout)
 {
     struct tp_err err = {0};
     uint64_t granule;
+    struct tp_layout_expr expr;
     enum tp_code code = tp_layout_parse(text, box, layout, &err);
     must(code == err.code && (code == TP_OK || err.what[0]));
-    for (int d = 0; d < TP_DIMS; d++)
-        must(tp_layout_granule(text, d, &granule, NULL) != TP_OK || granule > 0 || code);
+    if (tp_layout_compile(text, &expr, NULL) == TP_OK)
+        for (int d = 0; d < TP_DIMS; d++)
+            must(tp_layout_granule(&expr, d, &granule, NULL) != TP_OK || granule > 0 || code);
     if (code)
         return false;
     print_and_read(layout, box);

@@ -596,7 +596,7 @@ static void add_ops(const struct tp_format *format)
                 length += (size_t)snprintf(op->name + length, sizeof op->name - length, " %s=%s",
                                            format->param[i].key,
                                            format->param[i].choices[settings.choice[i]]);
-        all.ops_count += !tp_op_host_only(&op->op);
+        all.ops_count += tp_device_can(&op->op);
         while (p < format->params && ++settings.choice[p] == format->param[p].count)
             settings.choice[p++] = 0;
         if (p == format->params)
@@ -707,14 +707,14 @@ int main(int argc, char **argv)
     static struct worker workers[MAX_THREADS];
     pthread_t threads[MAX_THREADS];
     size_t formats;
-    const struct tp_format *format = tp_formats(&formats);
+    const struct tp_format *const *format = tp_formats(&formats);
     parse(argc, argv);
     if (tp_cuda_count() == 0) {
         printf("no device: %s\n", tp_cuda_why_none());
         return 77;
     }
     for (size_t i = 0; i < formats; i++)
-        add_ops(&format[i]);
+        add_ops(format[i]);
     add_shuffled("w4a8-ct");
     add_shuffled("w4a8-cutlass");
     add_columns("w4a8-ct");

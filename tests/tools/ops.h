@@ -4,9 +4,11 @@
 #ifndef TP_TESTS_OPS_H
 #define TP_TESTS_OPS_H
 
+#include "base/layout_parse.h"
 #include "kernels/op/kernel.h"
 #include "kernels/op/word_bits.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define OPS_ROW "(E,N,K):(N*K,K,1)"
@@ -30,6 +32,33 @@
     "(E,align(N,4),(4,ceil(ceil(K,128),4))):" \
     "(4*align(N,4)*ceil(ceil(K,128),4),4,(1,4*align(N,4)))"
 
+/* The compiled layout of a text; compiled once, and kept. NULL of one that is none. */
+static inline const struct tp_layout_expr *ops_layout(const char *text)
+{
+    static struct ops_compiled {
+        struct tp_layout_expr layout;
+        const char *text;
+        struct ops_compiled *next;
+    } *all;
+    struct ops_compiled *item = all;
+    struct tp_err err = {0};
+    if (!text)
+        return NULL;
+    while (item && strcmp(item->text, text) != 0)
+        item = item->next;
+    if (item)
+        return &item->layout;
+    item = malloc(sizeof *item);
+    if (!item || tp_layout_compile(text, &item->layout, &err)) {
+        free(item);
+        return NULL;
+    }
+    item->text = text;
+    item->next = all;
+    all = item;
+    return &item->layout;
+}
+
 static inline void ops_out(struct tp_op *op, enum tp_role role, enum tp_element element,
                            uint32_t per_n, uint32_t per_k, const char *layout)
 {
@@ -38,8 +67,8 @@ static inline void ops_out(struct tp_op *op, enum tp_role role, enum tp_element 
     out->element = element;
     out->per_n = per_n;
     out->per_k = per_k;
-    out->layout = layout;
-    out->place = tp_place_of(layout);
+    out->layout = ops_layout(layout);
+    out->place = tp_place_of(out->layout);
 }
 
 /* Without outputs; the nibble table is the identity. */
@@ -278,10 +307,10 @@ static inline struct tp_op ops_nvfp4_ct(int rule)
 /* Codes of 8 or 4 bits by an engine's order, scales in columns: no row has this place. */
 static inline struct tp_op ops_placed_of(struct tp_op op, const char *codes, const char *scales)
 {
-    op.out[0].layout = codes;
-    op.out[0].place = tp_place_of(codes);
-    op.out[1].layout = scales;
-    op.out[1].place = tp_place_of(scales);
+    op.out[0].layout = ops_layout(codes);
+    op.out[0].place = tp_place_of(op.out[0].layout);
+    op.out[1].layout = ops_layout(scales);
+    op.out[1].place = tp_place_of(op.out[1].layout);
     return op;
 }
 

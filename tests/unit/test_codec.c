@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "../tools/ops.h"
+#include "kernels/op/op_at.h"
 #include "kernels/op/codec.h"
 #include "kernels/op/scalar.h"
 
@@ -278,29 +279,52 @@ static void test_skip_zero_groups(void **state)
     assert_true(skip == 8.0f / (448.0f * 512.0f));
 }
 
+/* What was asked for stays while TP_OPS_KEPT - 1 others are asked for, however often it was found
+ * there before. */
+static void what_was_asked_for_stays(void **state)
+{
+    (void)state;
+    static struct tp_ops_at kept;
+    struct tp_op op = ops_w4a8_ct(TP_INT4_QUOTIENT_FP32);
+    struct tp_err err = {0};
+    for (uint64_t round = 1; round < 40; round++) {
+        const struct tp_box3 box = {1, round % 7 + 1, 128};
+        const struct tp_op_at *at = tp_ops_at(&kept, &op, box, false, &err);
+        for (uint64_t other = 1; other < TP_OPS_KEPT; other++)
+            assert_non_null(tp_ops_at(&kept, &op, (struct tp_box3){1, 100 * round + other, 128},
+                                      other % 2, &err));
+        assert_ptr_equal(tp_ops_at(&kept, &op, box, false, &err), at);
+        assert_int_equal(at->bytes[0], box.n * 64);
+    }
+    assert_null(tp_ops_at(&kept, &op, (struct tp_box3){UINT64_MAX, 2, 2}, false, &err));
+    assert_int_equal(err.code, TP_E_INPUT);
+}
+
+static enum tp_place place_of(const char *text) { return tp_place_of(ops_layout(text)); }
+
 static void test_places(void **state)
 {
     (void)state;
-    assert_int_equal(tp_place_of(OPS_ROW), TP_PLACE_ROW);
-    assert_int_equal(tp_place_of("(E, N, K) : (N * K, K, 1)"), TP_PLACE_ROW);
-    assert_int_equal(tp_place_of(OPS_GRID(128, 128)), TP_PLACE_ROW);
-    assert_int_equal(tp_place_of("(E,N,K/128):(N*(K/128),K/128,1)"), TP_PLACE_ROW);
-    assert_int_equal(tp_place_of(OPS_COL), TP_PLACE_COL);
-    assert_int_equal(tp_place_of(OPS_GROUP8), TP_PLACE_COL);
-    assert_int_equal(tp_place_of(OPS_CHANNEL), TP_PLACE_ROW);
-    assert_int_equal(tp_place_of(OPS_W4A8), TP_PLACE_W4A8);
-    assert_int_equal(tp_place_of(OPS_TILE_N), TP_PLACE_TILE_N);
-    assert_int_equal(tp_place_of(OPS_TILE_N16), TP_PLACE_TILE_N);
-    assert_int_equal(tp_place_of(OPS_TILE_K), TP_PLACE_TILE_K);
-    assert_int_equal(tp_place_of(OPS_MN_ALIGNED), TP_PLACE_MN_ALIGNED);
-    assert_int_equal(tp_place_of(OPS_MN_PACKED4), TP_PLACE_MN_PACKED4);
+    assert_int_equal(place_of(OPS_ROW), TP_PLACE_ROW);
+    assert_int_equal(place_of("(E, N, K) : (N * K, K, 1)"), TP_PLACE_ROW);
+    assert_int_equal(place_of(OPS_GRID(128, 128)), TP_PLACE_ROW);
+    assert_int_equal(place_of("(E,N,K/128):(N*(K/128),K/128,1)"), TP_PLACE_ROW);
+    assert_int_equal(place_of(OPS_COL), TP_PLACE_COL);
+    assert_int_equal(place_of(OPS_GROUP8), TP_PLACE_COL);
+    assert_int_equal(place_of(OPS_CHANNEL), TP_PLACE_ROW);
+    assert_int_equal(place_of(OPS_W4A8), TP_PLACE_W4A8);
+    assert_int_equal(place_of(OPS_TILE_N), TP_PLACE_TILE_N);
+    assert_int_equal(place_of(OPS_TILE_N16), TP_PLACE_TILE_N);
+    assert_int_equal(place_of(OPS_TILE_K), TP_PLACE_TILE_K);
+    assert_int_equal(place_of(OPS_MN_ALIGNED), TP_PLACE_MN_ALIGNED);
+    assert_int_equal(place_of(OPS_MN_PACKED4), TP_PLACE_MN_PACKED4);
     /* CUTLASS' atom for bf16 activations, a padded row, a transposed tile: unknown. */
-    assert_int_equal(tp_place_of("(E,(8,2,N/16),(2,4,2,K/16)):(N*K,(32,2,256),(1,8,4,16*N))"),
+    assert_int_equal(place_of("(E,(8,2,N/16),(2,4,2,K/16)):(N*K,(32,2,256),(1,8,4,16*N))"),
                      TP_PLACE_ANY);
-    assert_int_equal(tp_place_of("(E,N,align(K,4)):(N*align(K,4),align(K,4),1)"), TP_PLACE_ANY);
-    assert_int_equal(tp_place_of("(E,align(N,4),K):(align(N,4)*K,K,1)"), TP_PLACE_ANY);
-    assert_int_equal(tp_place_of("nonsense"), TP_PLACE_ANY);
-    assert_int_equal(tp_place_of(NULL), TP_PLACE_ANY);
+    assert_int_equal(place_of("(E,N,align(K,4)):(N*align(K,4),align(K,4),1)"), TP_PLACE_ANY);
+    assert_int_equal(place_of("(E,align(N,4),K):(align(N,4)*K,K,1)"), TP_PLACE_ANY);
+    assert_int_equal(place_of("nonsense"), TP_PLACE_ANY);
+    assert_int_equal(place_of(NULL), TP_PLACE_ANY);
 }
 
 static void test_sizes(void **state)
@@ -410,6 +434,7 @@ static void e5m3_holds_lifted_scales(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_asked_for_stays),
         cmocka_unit_test(test_e4m3_edges),   cmocka_unit_test(test_casts_are_nearest),
         cmocka_unit_test(test_halves),       cmocka_unit_test(test_e8m0),
         cmocka_unit_test(test_mxfp8_cases),  cmocka_unit_test(test_int4_cases),

@@ -9,6 +9,7 @@
 #include "pack/api/tilepack.h"
 #include "pack/format/format.h"
 #include "pack/format/format_parse.h"
+#include "pack/format/recognise.h"
 #include "pack/text/embedded.h"
 #include "pack/schedule/gpus.h"
 #include "failing_memory.h"
@@ -55,12 +56,49 @@ static void embedded_formats_are_valid(void **state)
     size_t count;
     if (tp_formats_check(&err))
         fail_msg("%s: %s", err.path, err.what);
-    const struct tp_format *formats = tp_formats(&count);
+    const struct tp_format *const *formats = tp_formats(&count);
     assert_true(count >= 9);
     for (size_t i = 1; i < count; i++)
-        assert_true(strcmp(formats[i - 1].name, formats[i].name) < 0);
+        assert_true(strcmp(formats[i - 1]->name, formats[i]->name) < 0);
     assert_non_null(tp_format_find("w4a8-cutlass"));
     assert_null(tp_format_find("w4a8"));
+}
+
+static bool same_word(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static bool is_row_of(const struct tp_recognised *row, const struct tp_format *format, uint32_t i)
+{
+    const struct tp_format_out *out = &format->out[i];
+    return strcmp(row->format, format->name) == 0 && strcmp(row->suffix, out->suffix) == 0 &&
+           same_word(row->also[0], out->also[0]) && same_word(row->also[1], out->also[1]) &&
+           strcmp(row->joint, format->joint) == 0 && same_word(row->stem, format->stem) &&
+           row->role == format->op.out[i].role && row->dtype == out->dtype &&
+           row->codec == format->op.codec && row->bits == format->bits &&
+           row->has_config == (format->config != NULL) &&
+           row->stored_less == (format->op.zero_add > 0) &&
+           row->activations == format->activations;
+}
+
+/* The table that the build made says what the formats say, in the order in which they are tried. */
+static void rows_are_those_of_the_formats(void **state)
+{
+    (void)state;
+    const struct tp_recognised *row = tp_recognised;
+    size_t count;
+    const struct tp_format *const *formats = tp_formats(&count);
+    for (int turn = 0; turn < 2; turn++)
+        for (size_t f = 0; f < count; f++) {
+            bool tried = turn == 0 ? formats[f]->config != NULL
+                                   : !formats[f]->config && formats[f]->input_only;
+            for (uint32_t i = 0; tried && !formats[f]->described_only && i < formats[f]->op.outs;
+                 i++, row++)
+                if (!row->format || !is_row_of(row, formats[f], i))
+                    fail_msg("%s, output %u: its row is another one", formats[f]->name, i);
+        }
+    assert_null(row->format);
 }
 
 static void settings_change_the_operation(void **state)
@@ -145,9 +183,9 @@ typedef enum tp_code (*find_granule)(const struct tp_op *op, uint64_t *n, uint64
 static void embed(find_granule find)
 {
     size_t count;
-    const struct tp_format *formats = tp_formats(&count);
+    const struct tp_format *const *formats = tp_formats(&count);
     for (size_t f = 0; f < count; f++) {
-        const struct tp_op *op = &formats[f].op;
+        const struct tp_op *op = &formats[f]->op;
         uint64_t n, k;
         struct tp_err err = {0};
         assert_int_equal(find(op, &n, &k, &err), TP_OK);
@@ -176,10 +214,10 @@ static void shapes_invert(void **state)
 {
     (void)state;
     size_t count;
-    const struct tp_format *formats = tp_formats(&count);
+    const struct tp_format *const *formats = tp_formats(&count);
     for (size_t f = 0; f < count; f++)
         for (int rank = 2; rank <= 3; rank++) {
-            const struct tp_format *format = &formats[f];
+            const struct tp_format *format = formats[f];
             uint32_t c = (uint32_t)tp_op_find(&format->op, TP_ROLE_CODES), shape_rank;
             struct tp_box3 box = {rank == 3 ? 5 : 1, 256, 512}, back;
             uint64_t shape[TP_MAX_RANK];
@@ -224,10 +262,10 @@ static void shapes_hold_their_layouts(void **state)
 {
     (void)state;
     size_t count, held = 0;
-    const struct tp_format *formats = tp_formats(&count);
+    const struct tp_format *const *formats = tp_formats(&count);
     for (size_t f = 0; f < count; f++)
         for (int rank = 2; rank <= 3; rank++) {
-            const struct tp_format *format = &formats[f];
+            const struct tp_format *format = formats[f];
             const struct tp_op *op = &format->op;
             const char *first = format->out[tp_op_find(op, TP_ROLE_CODES)].shape[0];
             struct tp_box3 box = {rank == 3 && strcmp(first, "E") == 0 ? 9 : 1, 256, 512};
@@ -378,6 +416,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_that_comes_back_is_used),
+        cmocka_unit_test(rows_are_those_of_the_formats),
         cmocka_unit_test(embedded_formats_are_valid), cmocka_unit_test(settings_change_the_operation),
         cmocka_unit_test(granules_embed),             cmocka_unit_test(shapes_invert),
         cmocka_unit_test(shapes_hold_their_layouts),

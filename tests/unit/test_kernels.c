@@ -675,6 +675,29 @@ static void test_round_trip(void **state)
     free_outputs(&c);
 }
 
+/* ---- needs ------------------------------------------------------------- */
+
+/* What an operation needs and no row knows leaves it to the reference, and to the host. */
+static void unknown_needs(void **state)
+{
+    (void)state;
+    struct tp_op op = ops_w4a8_ct(TP_INT4_QUOTIENT_FP32), to = ops_w4a8_cutlass(TP_INT4_QUOTIENT_FP32, TP_CHANNEL_GPU, false);
+    assert_true(tp_device_can(&op));
+    for (uint32_t bit = TP_NEED_NUMBERS << 1; bit; bit <<= 1) {
+        op.needs = to.needs = bit;
+        assert_int_equal(tp_op_needs(&op), bit);
+        assert_false(tp_device_can(&op));
+        for (int dtype = TP_DTYPE_NONE; dtype < TP_DTYPE_COUNT; dtype++) {
+            assert_ptr_equal(tp_encode_find(&op, (enum tp_dtype)dtype), tp_encode_ref);
+            assert_ptr_equal(tp_decode_find(&op, (enum tp_dtype)dtype), tp_decode_ref);
+            assert_null(tp_row_set_encode(&tp_rows_cuda, &op, (enum tp_dtype)dtype));
+        }
+        assert_ptr_equal(tp_repack_find(&op, &to), tp_repack_ref);
+        to.needs = 0;
+        assert_ptr_equal(tp_repack_find(&op, &to), tp_repack_ref);
+    }
+}
+
 /* ---- layouts that cannot be evaluated ----------------------------------- */
 
 /* Whoever calls a row has evaluated the layouts. Should one fail all the same, a row that
@@ -682,7 +705,7 @@ static void test_round_trip(void **state)
 static struct tp_op without_layout(const struct tp_op *op, uint32_t i)
 {
     struct tp_op broken = *op;
-    broken.out[i].layout = "(E,N,K/0):(1,1,1)";
+    broken.out[i].layout = ops_layout("(E,N,K/0):(1,1,1)");
     return broken;
 }
 
@@ -902,6 +925,7 @@ static void test_every_row_is_there(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(unknown_needs),
         cmocka_unit_test(test_encode_rows), cmocka_unit_test(test_all_patterns),
         cmocka_unit_test(test_decode_rows), cmocka_unit_test(test_repack_rows),
         cmocka_unit_test(test_round_trip),  cmocka_unit_test(test_failed_layouts),

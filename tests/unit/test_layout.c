@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "base/layout.h"
+#include "base/layout_parse.h"
 #include "base/num.h"
 
 #include <stdlib.h>
@@ -163,15 +163,18 @@ static void granules(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint64_t n, k;
         struct tp_err err = {0};
-        assert_int_equal(tp_layout_granule(cases[i].text, TP_DIM_N, &n, &err), TP_OK);
-        assert_int_equal(tp_layout_granule(cases[i].text, TP_DIM_K, &k, &err), TP_OK);
+        struct tp_layout_expr expr;
+        assert_int_equal(tp_layout_compile(cases[i].text, &expr, &err), TP_OK);
+        assert_int_equal(tp_layout_granule(&expr, TP_DIM_N, &n, &err), TP_OK);
+        assert_int_equal(tp_layout_granule(&expr, TP_DIM_K, &k, &err), TP_OK);
         assert_int_equal(n, cases[i].n);
         assert_int_equal(k, cases[i].k);
     }
     uint64_t none;
     struct tp_err zero = {0};
-    assert_int_equal(tp_layout_granule("(1,(1-E,1),4):(1,(1,8),2)", TP_DIM_N, &none, &zero),
-                     TP_E_INPUT);
+    struct tp_layout_expr expr;
+    assert_int_equal(tp_layout_compile("(1,(1-E,1),4):(1,(1,8),2)", &expr, &zero), TP_OK);
+    assert_int_equal(tp_layout_granule(&expr, TP_DIM_N, &none, &zero), TP_E_INPUT);
 }
 
 struct copied {

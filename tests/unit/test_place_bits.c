@@ -8,6 +8,8 @@
 
 #include "kernels/op/place_bits.h"
 
+#include "base/layout_parse.h"
+
 #define MARLIN "(E,(8,2,4,N/64),(2,4,2,K/16)):(N*K,(128,2,8,1024),(4,32,1,16*N))"
 #define AWQ "(E,(2,4,N/8),K):(N*K,(4,1,8),N)"
 #define ROWS_OF_32 "(E,(4,8,N/32),K):(N*K,(8*K,K,32*K),1)"

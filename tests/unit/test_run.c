@@ -135,7 +135,8 @@ static void a_row_that_failed_is_an_error(void **state)
                 tp_compute_repack(&compute, &from, &to, &own, err);
             else
                 tp_compute_requantize(&compute, &from, &to, TP_F32, &own, err);
-            to.out[1].layout = from.out[1].layout = "(E,N,K/0):(1,1,1)";
+            to.out[1].layout = from.out[1].layout =
+                ops_layout("(E,N,K/0):(1,1,1)");
         }
         assert_int_equal(good.code, TP_OK);
         assert_int_equal(bad.code, TP_E_UNSUPPORTED);

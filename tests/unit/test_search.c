@@ -376,7 +376,7 @@ static void test_channel_rules(void **state)
                                    TP_IMPORTANCE_NONE);
         struct tp_args args = {.box = box, .dtype = TP_F32, .in = {values}};
         int found = 0;
-        op.out[0].layout = OPS_ROW;
+        op.out[0].layout = ops_layout(OPS_ROW);
         fill(values, 256, 0.01f);
         values[200] = i & 2 ? 0.03f : -0.03f;
         args.scratch = malloc(tp_encode_scratch(&op, box));

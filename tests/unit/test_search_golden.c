@@ -222,7 +222,7 @@ static struct tp_op kernel_form(const struct golden *g, const struct tp_op *ct,
     op.search_signed = ct->search_signed;
     op.importance = ct->importance;
     if (g->box.n % 16 != 0)
-        op.out[0].layout = OPS_ROW;
+        op.out[0].layout = ops_layout(OPS_ROW);
     return op;
 }
 

@@ -202,14 +202,14 @@ static void test_every_flipped_bit_is_found(void **unused)
 {
     const char *wanted = getenv("TILEPACK_TEST_FLIPS");
     size_t count, files = 0, total = wanted ? strtoul(wanted, NULL, 10) : 10000, missed = 0;
-    const struct tp_format *formats = tp_formats(&count);
+    const struct tp_format *const *formats = tp_formats(&count);
     (void)unused;
     for (size_t f = 0; f < count; f++)
-        files += !formats[f].input_only;
+        files += !formats[f]->input_only;
     for (size_t f = 0; f < count; f++) {
-        if (formats[f].input_only)
+        if (formats[f]->input_only)
             continue;
-        convert(source, packed, formats[f].name);
+        convert(source, packed, formats[f]->name);
         missed += flip_file(packed, tp_ceil_div(total, files + 1));
     }
     convert(packed, plain, NULL);

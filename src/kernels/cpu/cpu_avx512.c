@@ -7,6 +7,7 @@
 #include "kernels/op/codec.h"
 #include "kernels/op/distance.h"
 #include "kernels/op/floats.h"
+#include "kernels/op/op_at.h"
 #include "kernels/op/place.h"
 #include "kernels/op/place_bits.h"
 #include "kernels/op/plane.h"

@@ -27,9 +27,8 @@ extern "C" {
 /* ---- rows ---------------------------------------------------------------- */
 
 /* The row for this operation, NULL when TILEPACK_DISABLE holds "cuda" or the build
- * has no CUDA, for a decode that only the reference does (tp_op_needs_reference()), and for
- * operations of the host alone (tp_op_host_only()). Any other operation without a fast row gets
- * the general kernels. The rows: tp_rows_cuda. */
+ * has no CUDA, and for operations of the host alone (tp_device_can()). Any other operation without
+ * a fast row gets the general kernels. The rows: tp_rows_cuda. */
 tp_encode_fn tp_cuda_encode_find(const struct tp_op *op, enum tp_dtype dtype);
 tp_repack_fn tp_cuda_repack_find(const struct tp_op *from, const struct tp_op *to);
 tp_decode_fn tp_cuda_decode_find(const struct tp_op *op, enum tp_dtype dtype);

@@ -127,11 +127,15 @@ static bool placed(const struct tp_op *op)
     return tp_op_find(op, TP_ROLE_CODES) >= 0 && tp_op_find(op, TP_ROLE_GROUP8) < 0;
 }
 
-/* One row for each type that weights come in. */
-#define SEARCH(codec, codes, scales, accepts, fn, name, search)                           \
-    {codec, TP_BF16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_bf16_cuda", search}, \
-    {codec, TP_F16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f16_cuda", search},   \
-    {codec, TP_F32, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f32_cuda", search}
+/* One row for each type that weights come in. Those for every layout heed least scales. */
+#define HEEDS(codes) ((codes) == TP_PLACE_EVERY ? TP_NEED_LEAST : 0)
+#define SEARCH(codec, codes, scales, accepts, fn, name, search)                                   \
+    {codec, TP_BF16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_bf16_cuda", search,          \
+     HEEDS(codes)},                                                                               \
+    {codec, TP_F16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f16_cuda", search,            \
+     HEEDS(codes)},                                                                               \
+    {codec, TP_F32, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f32_cuda", search,            \
+     HEEDS(codes)}
 #define ENCODE(codec, codes, scales, accepts, fn, name) \
     SEARCH(codec, codes, scales, accepts, fn, name, TP_SEARCH_NONE)
 #define PLACED(codec, name) \
@@ -223,21 +227,21 @@ static bool both_placed(const struct tp_op *from, const struct tp_op *to)
 
 #define REPLACED(codec, name)                                                             \
     {codec, TP_PLACE_EVERY, TP_PLACE_EVERY, TP_PLACE_EVERY, TP_PLACE_EVERY, both_placed, \
-     TP_ISA_CUDA, tp_cuda_repack_placed, name}
+     TP_ISA_CUDA, tp_cuda_repack_placed, name, TP_NEED_LEAST}
 
 static const struct tp_repack_row repack_rows[] = {
     {TP_CODEC_INT4, TP_PLACE_ROW, TP_PLACE_W4A8, TP_PLACE_ROW, TP_PLACE_COL, to_w4a8, TP_ISA_CUDA,
-     tp_cuda_int4_reorder, "int4_row_to_w4a8_cuda"},
+     tp_cuda_int4_reorder, "int4_row_to_w4a8_cuda", 0},
     {TP_CODEC_INT4, TP_PLACE_W4A8, TP_PLACE_ROW, TP_PLACE_COL, TP_PLACE_ROW, from_w4a8,
-     TP_ISA_CUDA, tp_cuda_int4_restore, "int4_w4a8_to_row_cuda"},
+     TP_ISA_CUDA, tp_cuda_int4_restore, "int4_w4a8_to_row_cuda", 0},
     {TP_CODEC_FP8, TP_PLACE_ROW, TP_PLACE_ROW, TP_PLACE_ROW, TP_PLACE_MN_PACKED4, to_sm100,
-     TP_ISA_CUDA, tp_cuda_fp8_rescale, "fp8_row_to_packed4_cuda"},
+     TP_ISA_CUDA, tp_cuda_fp8_rescale, "fp8_row_to_packed4_cuda", 0},
     {TP_CODEC_FP8, TP_PLACE_ROW, TP_PLACE_ROW, TP_PLACE_MN_ALIGNED, TP_PLACE_MN_PACKED4, to_sm100,
-     TP_ISA_CUDA, tp_cuda_fp8_rescale, "fp8_aligned_to_packed4_cuda"},
+     TP_ISA_CUDA, tp_cuda_fp8_rescale, "fp8_aligned_to_packed4_cuda", 0},
     {TP_CODEC_MXFP8, TP_PLACE_ROW, TP_PLACE_ROW, TP_PLACE_ROW, TP_PLACE_TILE_N, mx_tiles,
-     TP_ISA_CUDA, tp_cuda_mxfp8_retile, "mxfp8_row_to_tiles_cuda"},
+     TP_ISA_CUDA, tp_cuda_mxfp8_retile, "mxfp8_row_to_tiles_cuda", 0},
     {TP_CODEC_MXFP8, TP_PLACE_ROW, TP_PLACE_ROW, TP_PLACE_TILE_N, TP_PLACE_ROW, mx_tiles,
-     TP_ISA_CUDA, tp_cuda_mxfp8_retile, "mxfp8_tiles_to_row_cuda"},
+     TP_ISA_CUDA, tp_cuda_mxfp8_retile, "mxfp8_tiles_to_row_cuda", 0},
     REPLACED(TP_CODEC_INT4, "int4_placed_cuda"),
     REPLACED(TP_CODEC_INT8, "int8_placed_cuda"),
     REPLACED(TP_CODEC_FP8, "fp8_placed_cuda"),
@@ -253,8 +257,8 @@ static bool decodes_fp8(const struct tp_op *op)
 }
 
 #define DECODE(codec, codes, scales, accepts, fn, name)                                           \
-    {codec, TP_F32, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f32_cuda"},                   \
-    {codec, TP_BF16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_bf16_cuda"}
+    {codec, TP_F32, codes, scales, accepts, TP_ISA_CUDA, fn, name "_f32_cuda", 0},                \
+    {codec, TP_BF16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_bf16_cuda", 0}
 #define DECODE_PLACED(codec, name) \
     DECODE(codec, TP_PLACE_EVERY, TP_PLACE_EVERY, placed, tp_cuda_decode_placed, name)
 
@@ -289,27 +293,22 @@ const struct tp_row_set tp_rows_cuda = {
     .encode = encode_rows, .encodes = COUNT(encode_rows), .any_encode = tp_cuda_encode_any,
     .repack = repack_rows, .repacks = COUNT(repack_rows), .any_repack = tp_cuda_repack_any,
     .decode = decode_rows, .decodes = COUNT(decode_rows), .any_decode = tp_cuda_decode_any,
+    .any_heeds = TP_DEVICE_HEEDS,
 };
 
 #endif
 
 tp_encode_fn tp_cuda_encode_find(const struct tp_op *op, enum tp_dtype dtype)
 {
-    return tp_isa_enabled(TP_ISA_CUDA) && !tp_op_host_only(op)
-               ? tp_row_set_encode(&tp_rows_cuda, op, dtype)
-               : NULL;
+    return tp_isa_enabled(TP_ISA_CUDA) ? tp_row_set_encode(&tp_rows_cuda, op, dtype) : NULL;
 }
 
 tp_repack_fn tp_cuda_repack_find(const struct tp_op *from, const struct tp_op *to)
 {
-    return tp_isa_enabled(TP_ISA_CUDA) && !tp_op_host_only(from) && !tp_op_host_only(to)
-               ? tp_row_set_repack(&tp_rows_cuda, from, to)
-               : NULL;
+    return tp_isa_enabled(TP_ISA_CUDA) ? tp_row_set_repack(&tp_rows_cuda, from, to) : NULL;
 }
 
 tp_decode_fn tp_cuda_decode_find(const struct tp_op *op, enum tp_dtype dtype)
 {
-    return tp_isa_enabled(TP_ISA_CUDA) && !tp_op_needs_reference(op) && !tp_op_host_only(op)
-               ? tp_row_set_decode(&tp_rows_cuda, op, dtype)
-               : NULL;
+    return tp_isa_enabled(TP_ISA_CUDA) ? tp_row_set_decode(&tp_rows_cuda, op, dtype) : NULL;
 }

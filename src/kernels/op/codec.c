@@ -7,6 +7,7 @@
 #include "kernels/op/codec.h"
 
 #include "kernels/op/scalar.h"
+#include "kernels/op/traits.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -21,18 +22,6 @@ uint32_t tp_amax_bits(const float *values, uint64_t count)
     return amax;
 }
 
-/* Half of what the codes span: 7.5 or 127.5 scales reach the largest magnitude. */
-static float int_reach(enum tp_codec codec)
-{
-    return codec == TP_CODEC_INT8 ? 127.5f : 7.5f;
-}
-
-/* Canonical code of zero. */
-static int int_middle(enum tp_codec codec)
-{
-    return codec == TP_CODEC_INT8 ? 128 : 8;
-}
-
 static float int_scale_value(const struct tp_op *op, uint16_t bits)
 {
     return op->scale_rule == TP_INT_SCALE_F16 ? tp_f16_to_f32(bits) : tp_bf16_to_f32(bits);
@@ -41,7 +30,8 @@ static float int_scale_value(const struct tp_op *op, uint16_t bits)
 /* The 16-bit scale of a block; where it would be 0, the eps of its type. */
 static uint16_t int_scale(const struct tp_op *op, uint32_t amax)
 {
-    float scale = tp_bits_f32(amax) / int_reach(op->codec);
+    /* half of what the codes span: 7.5 or 127.5 scales reach the largest magnitude */
+    float scale = tp_bits_f32(amax) / ((float)tp_op_middle(op) - 0.5f);
     if (op->scale_rule == TP_INT_SCALE_F16) {
         uint16_t half = tp_f32_to_f16(scale);
         return half ? half : 0x1400; /* 2^-10 */
@@ -63,7 +53,7 @@ static float int_quotient(const struct tp_op *op, float q)
 static void int_codes(const struct tp_op *op, const float *values, uint64_t count,
                       uint16_t scale, uint8_t *codes)
 {
-    int middle = int_middle(op->codec);
+    int middle = tp_op_middle(op);
     for (uint64_t i = 0; i < count; i++) {
         float q = int_quotient(op, values[i] / int_scale_value(op, scale));
         q = fminf(fmaxf(q, -(float)middle), (float)(middle - 1));
@@ -72,11 +62,12 @@ static void int_codes(const struct tp_op *op, const float *values, uint64_t coun
 }
 
 static void encode_int(const struct tp_op *op, const float *values, uint64_t count,
-                       uint32_t amax, uint8_t *codes, uint32_t *scale)
+                       uint32_t amax, float global, uint8_t *codes, uint32_t *scale)
 {
+    (void)global;
     *scale = int_scale(op, amax);
     if (amax >= TP_F32_INF_BITS)
-        memset(codes, int_middle(op->codec), count);
+        memset(codes, tp_op_middle(op), count);
     else
         int_codes(op, values, count, (uint16_t)*scale, codes);
 }
@@ -144,8 +135,9 @@ static uint8_t mx_scale(uint8_t rule, uint32_t amax, uint32_t max_exponent, floa
 }
 
 static void encode_mxfp8(const struct tp_op *op, const float *values, uint64_t count,
-                         uint32_t amax, uint8_t *codes, uint32_t *scale)
+                         uint32_t amax, float global, uint8_t *codes, uint32_t *scale)
 {
+    (void)global;
     uint8_t s = mx_scale(op->rule, amax, 8, TP_RCP_448);
     float r = op->rule == TP_MX_CT ? tp_mx_ct_multiplier(amax) : tp_e8m0_reciprocal(s);
     *scale = s;
@@ -160,8 +152,9 @@ static void mxfp4_codes(const float *values, uint64_t count, uint8_t scale, uint
 }
 
 static void encode_mxfp4(const struct tp_op *op, const float *values, uint64_t count,
-                         uint32_t amax, uint8_t *codes, uint32_t *scale)
+                         uint32_t amax, float global, uint8_t *codes, uint32_t *scale)
 {
+    (void)global;
     *scale = mx_scale(op->rule, amax, 2, TP_RCP_6);
     mxfp4_codes(values, count, (uint8_t)*scale, codes);
 }
@@ -221,17 +214,6 @@ static void encode_nvfp4(const struct tp_op *op, const float *values, uint64_t c
     nvfp4_codes(op, values, count, s, codes);
 }
 
-void tp_codec_codes(const struct tp_op *op, const float *values, uint64_t count, uint32_t scale,
-                    float global, uint8_t *codes)
-{
-    if (op->codec == TP_CODEC_INT4)
-        int_codes(op, values, count, (uint16_t)scale, codes);
-    else if (op->codec == TP_CODEC_MXFP4)
-        mxfp4_codes(values, count, (uint8_t)scale, codes);
-    else
-        nvfp4_codes(op, values, count, nvfp4_factor(op, (uint8_t)scale, global), codes);
-}
-
 static float round_to(enum tp_dtype dtype, float v)
 {
     if (dtype == TP_BF16)
@@ -250,7 +232,7 @@ float tp_codec_global(const struct tp_op *op, enum tp_dtype dtype, float amax)
     float factor;
     if (tp_op_per_tensor(op))
         return tp_fp8_block_scale(op, tp_f32_bits(amax), &factor);
-    if (op->codec != TP_CODEC_NVFP4 || op->unit_global)
+    if (!tp_codecs[op->codec].has_global || op->unit_global)
         return 1.0f;
     if (op->rule != TP_NVFP4_CT)
         return amax > 0.0f ? amax / 2688.0f : 1.0f; /* a zero weight: any scale will do */
@@ -275,28 +257,78 @@ enum tp_code tp_codec_global_of(const struct tp_op *op, enum tp_dtype dtype, flo
                    "scale for it", (double)amax, amax < 1 ? "small" : "large");
 }
 
+/* ---- by codec ------------------------------------------------------------ */
+
+/* The codes alone, for a scale that was chosen before. */
+static void int_codes_of(const struct tp_op *op, const float *values, uint64_t count,
+                         uint32_t scale, float global, uint8_t *codes)
+{
+    (void)global;
+    int_codes(op, values, count, (uint16_t)scale, codes);
+}
+
+static void mxfp4_codes_of(const struct tp_op *op, const float *values, uint64_t count,
+                           uint32_t scale, float global, uint8_t *codes)
+{
+    (void)op, (void)global;
+    mxfp4_codes(values, count, (uint8_t)scale, codes);
+}
+
+static void nvfp4_codes_of(const struct tp_op *op, const float *values, uint64_t count,
+                           uint32_t scale, float global, uint8_t *codes)
+{
+    nvfp4_codes(op, values, count, nvfp4_factor(op, (uint8_t)scale, global), codes);
+}
+
+static float int4_value(uint8_t code) { return (float)(code - 8); }
+static float int8_value(uint8_t code) { return (float)(code - 128); }
+
+static float int_scale_of(const struct tp_op *op, uint32_t bits)
+{
+    return int_scale_value(op, (uint16_t)bits);
+}
+
+static float f32_scale_of(const struct tp_op *op, uint32_t bits)
+{
+    (void)op;
+    return tp_bits_f32(bits);
+}
+
+static float e8m0_scale_of(const struct tp_op *op, uint32_t bits)
+{
+    (void)op;
+    return tp_e8m0_value((uint8_t)bits);
+}
+
+static float e4m3_scale_of(const struct tp_op *op, uint32_t bits)
+{
+    (void)op;
+    return tp_e4m3_value((uint8_t)bits);
+}
+
+/* FLOAT has none of them: its numbers are no codes (floats.c). */
+static const struct {
+    void (*encode)(const struct tp_op *op, const float *values, uint64_t count, uint32_t amax,
+                   float global, uint8_t *codes, uint32_t *scale);
+    void (*codes)(const struct tp_op *op, const float *values, uint64_t count, uint32_t scale,
+                  float global, uint8_t *codes); /* of codecs that are searched */
+    float (*code_value)(uint8_t code);
+    float (*scale_value)(const struct tp_op *op, uint32_t bits);
+} arithmetic[TP_CODEC_COUNT] = {
+    [TP_CODEC_INT4] = {encode_int, int_codes_of, int4_value, int_scale_of},
+    [TP_CODEC_FP8] = {encode_fp8, NULL, tp_e4m3_value, f32_scale_of},
+    [TP_CODEC_MXFP8] = {encode_mxfp8, NULL, tp_e4m3_value, e8m0_scale_of},
+    [TP_CODEC_MXFP4] = {encode_mxfp4, mxfp4_codes_of, tp_e2m1_value, e8m0_scale_of},
+    [TP_CODEC_NVFP4] = {encode_nvfp4, nvfp4_codes_of, tp_e2m1_value, e4m3_scale_of},
+    [TP_CODEC_INT8] = {encode_int, int_codes_of, int8_value, int_scale_of},
+    [TP_CODEC_FLOAT] = {NULL, NULL, tp_e2m1_value, e4m3_scale_of},
+};
+
 bool tp_codec_encode(const struct tp_op *op, const float *values, uint64_t count, float global,
                      uint8_t *codes, uint32_t *scale)
 {
     uint32_t amax = tp_amax_bits(values, count);
-    switch (op->codec) {
-    case TP_CODEC_INT4:
-    case TP_CODEC_INT8:
-        encode_int(op, values, count, amax, codes, scale);
-        break;
-    case TP_CODEC_FP8:
-        encode_fp8(op, values, count, amax, global, codes, scale);
-        break;
-    case TP_CODEC_MXFP8:
-        encode_mxfp8(op, values, count, amax, codes, scale);
-        break;
-    case TP_CODEC_MXFP4:
-        encode_mxfp4(op, values, count, amax, codes, scale);
-        break;
-    default:
-        encode_nvfp4(op, values, count, amax, global, codes, scale);
-        break;
-    }
+    arithmetic[op->codec].encode(op, values, count, amax, global, codes, scale);
     if (op->codec == TP_CODEC_MXFP8 && op->rule == TP_MX_CT)
         return amax >= 0x7F600000u; /* 1.75 * 2^127, see tp_mx_ct() */
     if (tp_op_is_int(op) && op->scale_rule == TP_INT_SCALE_F16 && (*scale & 0x7C00) == 0x7C00)
@@ -304,34 +336,20 @@ bool tp_codec_encode(const struct tp_op *op, const float *values, uint64_t count
     return amax >= TP_F32_INF_BITS;
 }
 
+void tp_codec_codes(const struct tp_op *op, const float *values, uint64_t count, uint32_t scale,
+                    float global, uint8_t *codes)
+{
+    arithmetic[op->codec].codes(op, values, count, scale, global, codes);
+}
+
 float tp_codec_code_value(enum tp_codec codec, uint8_t code)
 {
-    switch (codec) {
-    case TP_CODEC_INT4:
-    case TP_CODEC_INT8:
-        return (float)((int)code - int_middle(codec));
-    case TP_CODEC_FP8:
-    case TP_CODEC_MXFP8:
-        return tp_e4m3_value(code);
-    default:
-        return tp_e2m1_value(code);
-    }
+    return arithmetic[codec].code_value(code);
 }
 
 float tp_codec_scale_value(const struct tp_op *op, uint32_t scale_bits)
 {
-    switch (op->codec) {
-    case TP_CODEC_INT4:
-    case TP_CODEC_INT8:
-        return int_scale_value(op, (uint16_t)scale_bits);
-    case TP_CODEC_FP8:
-        return tp_bits_f32(scale_bits);
-    case TP_CODEC_MXFP8:
-    case TP_CODEC_MXFP4:
-        return tp_e8m0_value((uint8_t)scale_bits);
-    default:
-        return tp_e4m3_value((uint8_t)scale_bits);
-    }
+    return arithmetic[op->codec].scale_value(op, scale_bits);
 }
 
 float tp_channel_quotient(uint16_t amax, enum tp_channel_rule rule)

@@ -4,12 +4,13 @@
 
 #include "kernels/op/plane.h"
 #include "kernels/op/scalar.h"
+#include "kernels/op/traits.h"
 
 #include <string.h>
 
 enum tp_dtype tp_floats_dtype(enum tp_element element)
 {
-    return element == TP_ELEM_BF16 ? TP_BF16 : element == TP_ELEM_F16 ? TP_F16 : TP_F32;
+    return tp_elements[element].dtype;
 }
 
 bool tp_floats_any_nonfinite(enum tp_dtype type, const void *values, uint64_t count)

@@ -2,7 +2,7 @@
  *
  * An operation says what bytes to make; a row says who can make them quickly.
  * Every operation has a reference implementation (ref.c) that follows the
- * layout texts alone; a faster row must produce the same bytes, always.
+ * layouts alone; a faster row must produce the same bytes, always.
  *
  * A kernel sees one weight W[E,N,K] and writes complete outputs for it. A large
  * tensor is converted in boxes, and a box is simply a small weight of its own
@@ -75,7 +75,9 @@ enum tp_role {
     TP_ROLE_WORDS,   /* constants computed from E,N,K; written by the plan, not by kernels */
     TP_ROLE_ZERO,    /* zero point of a group: a code of the code's own kind, or, of a float
                         element, minus its product with the scale */
-    TP_ROLE_ORDER,   /* sources only: the group that column k belongs to (act-order) */
+    TP_ROLE_ORDER,   /* the group that column k belongs to (act-order); where it is written, a
+                        constant */
+    TP_ROLE_COUNT,
 };
 
 /* How one stored element is to be read. */
@@ -93,12 +95,13 @@ enum tp_element {
     TP_ELEM_INT8, /* a signed byte: an int4 value, or that of an INT8 code */
     TP_ELEM_UINT8B128, /* a byte that is the INT8 value plus 128 */
     TP_ELEM_E5M3, /* a scale byte without a sign: see tp_e5m3_of() in scalar.h */
+    TP_ELEM_COUNT,
 };
 unsigned tp_element_bits(enum tp_element element);
 
-/* Layout patterns that fast rows know. Matched on the layout's text; any other
- * text is TP_PLACE_ANY, which only the reference handles. For a scale the
- * coordinates are those of stored blocks: (e, n / per_n, k / per_k). */
+/* Layout patterns that fast rows know. Matched on what a layout gives for a few sizes; any
+ * other is TP_PLACE_ANY, which the rows for every layout and the reference handle. For a scale
+ * the coordinates are those of stored blocks: (e, n / per_n, k / per_k). */
 enum tp_place {
     TP_PLACE_ANY,
     TP_PLACE_ROW,        /* k fastest:  (e,n,k) row-major */
@@ -123,8 +126,8 @@ struct tp_op_out {
     uint8_t fill;           /* byte held by padding (a nibble pair for 4 bits) */
     float least;            /* of an f32 SCALE: a smaller one is stored as this; 0: as it is */
     int factor;             /* of a float SCALE or GLOBAL: stored as 2^factor times the number */
-    const char *layout;     /* symbolic text, see layout.h; NULL for WORDS (and for a GLOBAL
-                               that all experts share) */
+    const struct tp_layout_expr *layout; /* NULL for WORDS (and for a GLOBAL that all experts
+                               share) */
     const uint8_t *word_bits; /* of CODES: how bits are moved (word_bits.h), or NULL */
 };
 
@@ -144,6 +147,7 @@ struct tp_op {
     uint8_t search;     /* enum tp_search as asked for; tp_op_search() is what is carried out */
     bool search_signed; /* INT4 with a search: scales may be negative */
     uint8_t importance; /* enum tp_importance; only a search reads it */
+    uint32_t needs;     /* TP_NEED_... bits beside those that tp_op_needs() finds in what is here */
     uint32_t block_n, block_k; /* block over which one scale is computed */
     uint8_t stretches;  /* of a whole weight: 2 where gate and up are laid out apart, else 0 or 1.
                            Boxes that rows of the kernels see have one stretch */
@@ -156,6 +160,25 @@ struct tp_op {
  * it means. How scales were searched does not count, because no reader needs to know it. */
 bool tp_op_same(const struct tp_op *a, const struct tp_op *b);
 
+/* What an operation asks of a kernel beside codes and scales in some layout. A row says which of
+ * them it heeds, and takes part only where that is all: a bit that no row knows leaves an operation
+ * to the reference. */
+enum tp_need {
+    TP_NEED_ZEROS = 1 << 0,      /* zero points */
+    TP_NEED_ORDER = 1 << 1,      /* groups whose columns lie anywhere */
+    TP_NEED_PRODUCT = 1 << 2,    /* zero points that are stored times a scale */
+    TP_NEED_MOVED = 1 << 3,      /* codes whose bits are moved */
+    TP_NEED_MOVED_FILL = 1 << 4, /* and with them padding that is not 0 */
+    TP_NEED_FACTOR = 1 << 5,     /* scales of FP8 or NVFP4 that are stored times a factor */
+    TP_NEED_INT_FACTOR = 1 << 6, /* the same of another codec */
+    TP_NEED_E5M3 = 1 << 7,       /* scales of E5M3 */
+    TP_NEED_LEAST = 1 << 8,      /* scales that are stored not below a number; of who writes them */
+    TP_NEED_NUMBERS = 1 << 9,    /* weights that are stored as numbers */
+    /* What only the reference decodes. */
+    TP_NEED_REFERENCE = TP_NEED_ZEROS | TP_NEED_ORDER,
+};
+uint32_t tp_op_needs(const struct tp_op *op);
+
 /* The search that an encode of `op` carries out. NONE where the codec has none (FP8, MXFP8);
  * where group scales are stored (GROUP8) W4A8 stands for MSE too, since their values are what
  * the W4A8 kernel computes. With W4A8 an encode needs whole rows: its boxes have all of K. A
@@ -165,13 +188,19 @@ enum tp_search tp_op_search(const struct tp_op *op);
 /* Index of the first output with that role, or -1. */
 int tp_op_find(const struct tp_op *op, enum tp_role role);
 
-/* Numeric layout of output `i` for a weight of that size. */
+/* Numeric layout of output `i` for a weight of that size; whoever asks again and again for the same
+ * sizes has tp_op_at (op_at.h). */
 enum tp_code tp_op_layout(const struct tp_op *op, uint32_t i, struct tp_box3 box,
                           struct tp_layout *layout, struct tp_err *err);
 
 /* Bytes of output `i` including padding (whole bytes; 4-bit sizes are even). */
 enum tp_code tp_op_bytes(const struct tp_op *op, uint32_t i, struct tp_box3 box, uint64_t *bytes,
                          struct tp_err *err);
+
+/* The same where the layout is known, which is not looked at where the output has none. */
+enum tp_code tp_op_layout_bytes(const struct tp_op *op, uint32_t i,
+                                const struct tp_layout *layout, uint64_t *bytes,
+                                struct tp_err *err);
 
 /* Both of a whole weight, with all of its stretches; the two above are those of a box of one
  * stretch, and the same where op->stretches is not above 1. */
@@ -202,7 +231,7 @@ enum tp_code tp_op_granule(const struct tp_op *op, uint64_t *n, uint64_t *k, str
 enum tp_code tp_op_stored_granule(const struct tp_op *op, uint64_t *n, uint64_t *k,
                                   struct tp_err *err);
 
-enum tp_place tp_place_of(const char *layout_text);
+enum tp_place tp_place_of(const struct tp_layout_expr *layout);
 
 /* Set in tp_args.flags: by an encode that met NaN or infinity; by any row that was given a
  * layout which cannot be evaluated for this size, and so did not do its work. */
@@ -226,6 +255,8 @@ struct tp_args {
                                    small; of the host's rows only */
     void *scratch;              /* tp_encode_scratch() bytes */
     uint32_t flags;             /* out: TP_FAILED; of host backends TP_SAW_NONFINITE */
+    const struct tp_op_at *from_at, *to_at; /* layouts for this box of the operations that are read
+                                   and written, or NULL */
     void *stream;               /* cudaStream_t of CUDA rows, else NULL */
     uint32_t *device_flags;     /* CUDA rows: one word OR-ed with the flags, else NULL */
 };
@@ -245,6 +276,7 @@ struct tp_encode_row {
     tp_encode_fn encode;
     const char *name; /* codec_place_dtype_isa, for `tilepack bench` */
     enum tp_search search; /* the one that it carries out, as tp_op_search() names it */
+    uint32_t heeds; /* TP_NEED_... bits */
 };
 
 /* Codes and scales taken over unchanged from another packed form with the same
@@ -259,6 +291,7 @@ struct tp_repack_row {
     enum tp_isa isa;
     tp_repack_fn repack;
     const char *name;
+    uint32_t heeds; /* of what is written; what is read has TP_NEED_LEAST at most */
 };
 
 typedef void (*tp_decode_fn)(const struct tp_op *op, struct tp_args *args);
@@ -270,6 +303,7 @@ struct tp_decode_row {
     enum tp_isa isa;
     tp_decode_fn decode;
     const char *name;
+    uint32_t heeds; /* beside TP_NEED_LEAST, which changes nothing for a reader */
 };
 
 /* The best row whose instruction set is enabled. Never fails: the reference fits
@@ -297,39 +331,16 @@ bool tp_repack_inverts(const struct tp_op *from, const struct tp_op *to);
  * where tp_repack_inverts(). Infinite for one below 2^-128. */
 float tp_repack_global(const struct tp_op *from, const struct tp_op *to, float global);
 
-/* True for sources that only the reference decodes: with zero points or act-order. */
-bool tp_op_needs_reference(const struct tp_op *op);
-
-/* True for what only the reference does: moved bits, scales that are stored times a factor, or as
- * E5M3, zero points that are stored times a scale. */
-bool tp_op_is_odd(const struct tp_op *op);
-
 /* True where a zero point is stored as minus its product with the scale, rounded to the type of
  * the scale: what a kernel adds to code * scale. */
 bool tp_op_zero_is_product(const struct tp_op *op);
-
-/* True for what is odd by nothing but moved bits, with padding that is the same moved or not. */
-bool tp_op_only_moves(const struct tp_op *op);
-
-/* True for FP8 and NVFP4 that are odd by nothing but how a scale is stored: times a factor, or as
- * E5M3. */
-bool tp_op_only_scales(const struct tp_op *op);
-
-/* True where scales are stored that are not below a number: rows for every layout heed that. */
-bool tp_op_has_least(const struct tp_op *op);
-
-/* True where only the host has kernels: a GPU is not asked then, whatever --device says. */
-bool tp_op_host_only(const struct tp_op *op);
 
 /* True when one scale is that of the whole weight (of each expert), and found before any box
  * is encoded: FP8 with a GLOBAL and no SCALE. */
 bool tp_op_per_tensor(const struct tp_op *op);
 
 /* True when codes are integers and scales 16-bit floats: INT4 and INT8. */
-static inline bool tp_op_is_int(const struct tp_op *op)
-{
-    return op->codec == TP_CODEC_INT4 || op->codec == TP_CODEC_INT8;
-}
+bool tp_op_is_int(const struct tp_op *op);
 
 /* Bytes that an encode of a box needs beside what it needs without a search; 0 when `op`
  * has none. A part of tp_encode_scratch(). */

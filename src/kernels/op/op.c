@@ -4,40 +4,11 @@
  */
 #include "base/num.h"
 #include "kernels/op/kernel.h"
+#include "kernels/op/traits.h"
 #include "kernels/op/word_bits.h"
 
 #include <stdio.h>
 #include <string.h>
-
-unsigned tp_element_bits(enum tp_element element)
-{
-    switch (element) {
-    case TP_ELEM_INT4:
-    case TP_ELEM_E2M1:
-        return 4;
-    case TP_ELEM_E4M3:
-    case TP_ELEM_E8M0:
-    case TP_ELEM_INT8:
-    case TP_ELEM_UINT8B128:
-    case TP_ELEM_E5M3:
-        return 8;
-    case TP_ELEM_BF16:
-    case TP_ELEM_F16:
-        return 16;
-    case TP_ELEM_F32:
-    case TP_ELEM_I32:
-        return 32;
-    case TP_ELEM_E4M3X8:
-    case TP_ELEM_I64:
-        return 64;
-    }
-    return 0;
-}
-
-static bool same_text(const char *a, const char *b)
-{
-    return a == b || (a && b && strcmp(a, b) == 0);
-}
 
 static bool same_bits(const uint8_t *a, const uint8_t *b)
 {
@@ -49,7 +20,8 @@ static bool same_out(const struct tp_op_out *a, const struct tp_op_out *b)
     return a->role == b->role && a->element == b->element && a->per_n == b->per_n &&
            a->per_k == b->per_k && a->place == b->place && a->fill == b->fill &&
            !(a->least < b->least || a->least > b->least) && a->factor == b->factor &&
-           same_bits(a->word_bits, b->word_bits) && same_text(a->layout, b->layout);
+           same_bits(a->word_bits, b->word_bits) &&
+           tp_layout_expr_same(a->layout, b->layout);
 }
 
 bool tp_op_same(const struct tp_op *a, const struct tp_op *b)
@@ -59,7 +31,7 @@ bool tp_op_same(const struct tp_op *a, const struct tp_op *b)
                 a->skip_zero_groups == b->skip_zero_groups &&
                 a->unit_global == b->unit_global && a->zero_add == b->zero_add &&
                 a->lifts == b->lifts &&
-                a->stretches == b->stretches &&
+                a->stretches == b->stretches && a->needs == b->needs &&
                 a->block_n == b->block_n && a->block_k == b->block_k && a->outs == b->outs &&
                 memcmp(a->table, b->table, sizeof a->table) == 0;
     for (uint32_t i = 0; same && i < a->outs; i++)
@@ -80,7 +52,7 @@ static enum tp_code layout_of(const struct tp_op *op, uint32_t i, struct tp_box3
 {
     if (i >= op->outs || op->out[i].layout == NULL)
         return tp_fail(err, TP_E_INPUT, "output %u has no layout", i);
-    return tp_layout_parse_of(op->out[i].layout, box, stretches, layout, err);
+    return tp_layout_eval(op->out[i].layout, box, stretches, layout, err);
 }
 
 static uint64_t stretches_of(const struct tp_op *op)
@@ -103,25 +75,29 @@ enum tp_code tp_op_whole_layout(const struct tp_op *op, uint32_t i, struct tp_bo
     return layout_of(op, i, box, stretches_of(op), layout, err);
 }
 
+enum tp_code tp_op_layout_bytes(const struct tp_op *op, uint32_t i,
+                                const struct tp_layout *layout, uint64_t *bytes,
+                                struct tp_err *err)
+{
+    const struct tp_op_out *out = &op->out[i];
+    uint64_t bits;
+    *bytes = out->role == TP_ROLE_GLOBAL ? tp_element_bits(out->element) / 8 : 0;
+    if (!out->layout)
+        return TP_OK;
+    if (!tp_mul_u64(&bits, tp_layout_size(layout), tp_element_bits(out->element)))
+        return tp_fail(err, TP_E_INPUT, "output %u is too large", i);
+    *bytes = tp_ceil_div(bits, 8);
+    return TP_OK;
+}
+
 static enum tp_code bytes_of(const struct tp_op *op, uint32_t i, struct tp_box3 box,
                              uint64_t stretches, uint64_t *bytes, struct tp_err *err)
 {
     struct tp_layout layout;
-    uint64_t bits;
-    enum tp_code code;
-    if (i < op->outs && op->out[i].layout == NULL) {
-        *bytes = op->out[i].role == TP_ROLE_GLOBAL ? tp_element_bits(op->out[i].element) / 8 : 0;
-        return TP_OK;
-    }
-    code = layout_of(op, i, box, stretches, &layout, err);
-    if (code != TP_OK)
-        return code;
-    if (!tp_mul_u64(&bits, tp_layout_size(&layout), tp_element_bits(op->out[i].element)))
-        return tp_fail(err, TP_E_INPUT, "output %u of %llu x %llu x %llu is too large", i,
-                       (unsigned long long)box.e, (unsigned long long)box.n,
-                       (unsigned long long)box.k);
-    *bytes = tp_ceil_div(bits, 8);
-    return TP_OK;
+    enum tp_code code = TP_OK;
+    if (i >= op->outs || op->out[i].layout)
+        code = layout_of(op, i, box, stretches, &layout, err);
+    return code ? code : tp_op_layout_bytes(op, i, &layout, bytes, err);
 }
 
 enum tp_code tp_op_bytes(const struct tp_op *op, uint32_t i, struct tp_box3 box, uint64_t *bytes,
@@ -173,119 +149,6 @@ enum tp_code tp_args_check(const struct tp_args *args, struct tp_err *err)
                    (unsigned long long)args->box.n, (unsigned long long)args->box.k);
 }
 
-/* ---- patterns ----------------------------------------------------------- */
-
-/* Sizes at which two layout texts are compared; a text may be undefined at some
- * of them (an inexact division), but not at all. */
-static const struct tp_box3 probes[] = {
-    {2, 768, 2560}, {5, 48, 256}, {3, 130, 1280}, {2, 141, 200}, {3, 52, 71},
-};
-enum { PROBES = sizeof probes / sizeof probes[0] };
-
-static bool evaluate(const char *text, struct tp_box3 box, struct tp_layout *layout)
-{
-    struct tp_err err = {0};
-    return tp_layout_parse(text, box, layout, &err) == TP_OK;
-}
-
-/* The stride of a mode of one coordinate means nothing. */
-static bool same_numbers(const struct tp_layout *a, const struct tp_layout *b)
-{
-    for (int d = 0; d < TP_DIMS; d++) {
-        const struct tp_layout_dim *x = &a->dim[d], *y = &b->dim[d];
-        if (x->modes != y->modes)
-            return false;
-        for (uint32_t m = 0; m < x->modes; m++)
-            if (x->size[m] != y->size[m] || (x->size[m] > 1 && x->stride[m] != y->stride[m]))
-                return false;
-    }
-    return true;
-}
-
-static bool equivalent(const char *a, const char *b)
-{
-    int defined = 0;
-    for (int i = 0; i < PROBES; i++) {
-        struct tp_layout x, y;
-        if (!evaluate(a, probes[i], &x))
-            continue;
-        if (!evaluate(b, probes[i], &y) || !same_numbers(&x, &y))
-            return false;
-        defined++;
-    }
-    return defined > 0;
-}
-
-/* The rounded-up quotients by a power of two, or the single stored element
- * (quotient 0), that `size` may be of `whole`, as a set of bits. */
-static uint32_t quotients(uint64_t whole, uint64_t size)
-{
-    uint32_t set = size == 1 ? 1u << 31 : 0;
-    for (uint32_t i = 0; i < 16; i++)
-        if (tp_ceil_div(whole, UINT64_C(1) << i) == size)
-            set |= 1u << i;
-    return set;
-}
-
-/* Dense and unpadded, k fastest (or n fastest), over any grid of blocks. */
-static bool is_dense(const char *text, bool k_fastest)
-{
-    uint32_t n_set = UINT32_MAX, k_set = UINT32_MAX;
-    int defined = 0;
-    for (int i = 0; i < PROBES; i++) {
-        struct tp_layout x, want = {0};
-        uint64_t n, k;
-        if (!evaluate(text, probes[i], &x))
-            continue;
-        n = tp_layout_extent(&x, TP_DIM_N);
-        k = tp_layout_extent(&x, TP_DIM_K);
-        want.dim[TP_DIM_E] = (struct tp_layout_dim){1, {probes[i].e}, {n * k}};
-        want.dim[TP_DIM_N] = (struct tp_layout_dim){1, {n}, {k_fastest ? k : 1}};
-        want.dim[TP_DIM_K] = (struct tp_layout_dim){1, {k}, {k_fastest ? 1 : n}};
-        if (!same_numbers(&x, &want))
-            return false;
-        n_set &= quotients(probes[i].n, n);
-        k_set &= quotients(probes[i].k, k);
-        defined++;
-    }
-    return defined > 0 && n_set != 0 && k_set != 0;
-}
-
-enum tp_place tp_place_of(const char *layout_text)
-{
-    static const struct {
-        enum tp_place place;
-        const char *text;
-    } known[] = {
-        {TP_PLACE_W4A8,
-         "(E,(8,2,N/16),(4,4,2,K/32)):(N*K,(64,4,512),(1,16,8,32*N))"},
-        {TP_PLACE_TILE_N,
-         "(E,(32,4,align(N,128)/128),(4,align(ceil(K,32),4)/4)):"
-         "(align(N,128)*align(ceil(K,32),4),(16,4,128*align(ceil(K,32),4)),(1,512))"},
-        {TP_PLACE_TILE_N,
-         "(E,(32,4,align(N,128)/128),(4,align(ceil(K,16),4)/4)):"
-         "(align(N,128)*align(ceil(K,16),4),(16,4,128*align(ceil(K,16),4)),(1,512))"},
-        {TP_PLACE_TILE_K,
-         "(E,(4,align(ceil(N,32),4)/4),(32,4,align(K,128)/128)):"
-         "(align(K,128)*align(ceil(N,32),4),(1,512),(16,4,128*align(ceil(N,32),4)))"},
-        {TP_PLACE_MN_ALIGNED,
-         "(E,align(N,4),ceil(K,128)):(align(N,4)*ceil(K,128),1,align(N,4))"},
-        {TP_PLACE_MN_PACKED4,
-         "(E,align(N,4),(4,ceil(ceil(K,128),4))):"
-         "(4*align(N,4)*ceil(ceil(K,128),4),4,(1,4*align(N,4)))"},
-    };
-    if (layout_text == NULL)
-        return TP_PLACE_ANY;
-    if (is_dense(layout_text, true))
-        return TP_PLACE_ROW;
-    if (is_dense(layout_text, false))
-        return TP_PLACE_COL;
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (equivalent(layout_text, known[i].text))
-            return known[i].place;
-    return TP_PLACE_ANY;
-}
-
 /* ---- encoding ----------------------------------------------------------- */
 
 static bool has_half_scales(const struct tp_op *op)
@@ -295,11 +158,10 @@ static bool has_half_scales(const struct tp_op *op)
 
 enum tp_search tp_op_search(const struct tp_op *op)
 {
-    if (op->search == TP_SEARCH_NONE || op->codec == TP_CODEC_FP8 ||
-        op->codec == TP_CODEC_MXFP8 || op->codec == TP_CODEC_INT8 ||
-        op->codec == TP_CODEC_FLOAT)
+    const struct tp_codec_traits *codec = &tp_codecs[op->codec];
+    if (op->search == TP_SEARCH_NONE || !codec->searches)
         return TP_SEARCH_NONE;
-    if (op->codec != TP_CODEC_INT4 ||
+    if (!codec->searches_rows ||
         (op->search == TP_SEARCH_MSE && tp_op_find(op, TP_ROLE_GROUP8) < 0))
         return TP_SEARCH_MSE;
     return has_half_scales(op) ? TP_SEARCH_NONE : TP_SEARCH_W4A8;
@@ -344,7 +206,7 @@ bool tp_repack_possible(const struct tp_op *from, const struct tp_op *to)
     if (tp_op_find(from, TP_ROLE_ORDER) >= 0 ||
         (tp_op_find(from, TP_ROLE_ZERO) >= 0 && tp_op_find(to, TP_ROLE_ZERO) < 0))
         return false;
-    if (from->codec == TP_CODEC_FLOAT && to->codec == TP_CODEC_FLOAT)
+    if (tp_codecs[from->codec].is_number && tp_codecs[to->codec].is_number)
         return floats_fit(from, to);
     if (from->codec != to->codec || !divides(from->block_n, to->block_n) ||
         !divides(from->block_k, to->block_k) || !has_scales(from) || !has_scales(to) ||
@@ -368,23 +230,9 @@ float tp_repack_global(const struct tp_op *from, const struct tp_op *to, float g
     return tp_repack_inverts(from, to) ? 1.0f / global : global;
 }
 
-bool tp_op_needs_reference(const struct tp_op *op)
-{
-    return tp_op_find(op, TP_ROLE_ZERO) >= 0 || tp_op_find(op, TP_ROLE_ORDER) >= 0;
-}
-
 bool tp_op_per_tensor(const struct tp_op *op)
 {
     return op->codec == TP_CODEC_FP8 && tp_op_find(op, TP_ROLE_SCALE) < 0;
-}
-
-bool tp_op_is_odd(const struct tp_op *op)
-{
-    bool odd = false;
-    for (uint32_t i = 0; i < op->outs; i++)
-        odd |= op->out[i].word_bits != NULL || op->out[i].factor != 0 ||
-               op->out[i].element == TP_ELEM_E5M3;
-    return odd || tp_op_zero_is_product(op);
 }
 
 bool tp_op_zero_is_product(const struct tp_op *op)
@@ -393,36 +241,26 @@ bool tp_op_zero_is_product(const struct tp_op *op)
     return zero >= 0 && tp_element_bits(op->out[zero].element) > 8;
 }
 
-bool tp_op_only_moves(const struct tp_op *op)
+/* Of one output. */
+static uint32_t out_needs(const struct tp_op *op, const struct tp_op_out *out)
 {
-    struct tp_op straight = *op;
-    int codes = tp_op_find(op, TP_ROLE_CODES);
-    if (codes < 0 || op->out[codes].word_bits == NULL || op->out[codes].fill != 0)
-        return false;
-    straight.out[codes].word_bits = NULL;
-    return !tp_op_is_odd(&straight);
+    bool numbers = op->codec == TP_CODEC_FP8 || op->codec == TP_CODEC_NVFP4;
+    return (out->role == TP_ROLE_ZERO ? TP_NEED_ZEROS : 0u) |
+           (out->role == TP_ROLE_ORDER ? TP_NEED_ORDER : 0u) |
+           (out->word_bits ? TP_NEED_MOVED : 0u) |
+           (out->word_bits && out->fill ? TP_NEED_MOVED_FILL : 0u) |
+           (out->factor ? numbers ? TP_NEED_FACTOR : TP_NEED_INT_FACTOR : 0u) |
+           (out->element == TP_ELEM_E5M3 ? TP_NEED_E5M3 : 0u) |
+           (out->least > 0 ? TP_NEED_LEAST : 0u);
 }
 
-bool tp_op_only_scales(const struct tp_op *op)
+uint32_t tp_op_needs(const struct tp_op *op)
 {
-    bool moved = false;
+    uint32_t needs = op->needs | (tp_codecs[op->codec].is_number ? TP_NEED_NUMBERS : 0u) |
+                     (tp_op_zero_is_product(op) ? TP_NEED_PRODUCT : 0u);
     for (uint32_t i = 0; i < op->outs; i++)
-        moved |= op->out[i].word_bits != NULL;
-    return (op->codec == TP_CODEC_FP8 || op->codec == TP_CODEC_NVFP4) && tp_op_is_odd(op) &&
-           !moved && !tp_op_zero_is_product(op);
-}
-
-bool tp_op_has_least(const struct tp_op *op)
-{
-    bool has = false;
-    for (uint32_t i = 0; i < op->outs; i++)
-        has |= op->out[i].least > 0;
-    return has;
-}
-
-bool tp_op_host_only(const struct tp_op *op)
-{
-    return op->codec == TP_CODEC_FLOAT || tp_op_is_odd(op) || tp_op_needs_reference(op);
+        needs |= out_needs(op, &op->out[i]);
+    return needs;
 }
 
 size_t tp_search_scratch(const struct tp_op *op, struct tp_box3 box)
@@ -439,18 +277,14 @@ size_t tp_search_scratch(const struct tp_op *op, struct tp_box3 box)
 static enum tp_code whole_bytes(const struct tp_op_out *out, uint64_t *n, uint64_t *k,
                                 struct tp_err *err)
 {
-    static const struct tp_box3 probe = {1, 1u << 20, 1u << 20};
     uint64_t *granule[TP_DIMS] = {NULL, n, k};
-    struct tp_layout layout;
-    enum tp_code code;
     if (tp_element_bits(out->element) >= 8)
         return TP_OK;
-    if ((code = tp_layout_parse(out->layout, probe, &layout, err)))
-        return code;
+    if (!out->layout->probed)
+        return tp_fail(err, TP_E_INPUT, "a layout of nibbles has no numbers for large weights");
     for (int d = TP_DIM_N; d < TP_DIMS; d++)
-        for (uint32_t m = 0; m < layout.dim[d].modes; m++)
-            if (layout.dim[d].stride[m] == 1 && layout.dim[d].size[m] > 1 && *granule[d] % 2)
-                *granule[d] *= 2;
+        if (out->layout->pairs[d] && *granule[d] % 2)
+            *granule[d] *= 2;
     return TP_OK;
 }
 

@@ -4,8 +4,6 @@
 #include "base/num.h"
 #include "kernels/op/row_set.h"
 
-#include <stdio.h>
-
 enum { LEAST_ROWS = 64, LEAST_COLUMNS = 64 };
 
 /* What a dimension repeats after: the product of all sizes but the last. */
@@ -145,11 +143,21 @@ bool tp_place_block_open(const struct tp_layout *layout, unsigned bits,
     return true;
 }
 
+/* How scales are stored is put on behind the rows, or codes are moved, and not both. */
+enum { STORED_SCALES = TP_NEED_FACTOR | TP_NEED_E5M3, TAKEN = TP_NEED_REFERENCE | TP_NEED_LEAST };
+
+static bool is_flat(uint32_t needs)
+{
+    const uint32_t more = needs & ~(uint32_t)TAKEN;
+    return more == TP_NEED_MOVED || !(more & ~(uint32_t)STORED_SCALES);
+}
+
+static bool stores_scales(const struct tp_op *op) { return tp_op_needs(op) & STORED_SCALES; }
+
 bool tp_flat_possible(const struct tp_op *op)
 {
     int codes = tp_op_find(op, TP_ROLE_CODES), scale = tp_op_find(op, TP_ROLE_SCALE);
-    if (codes < 0 || tp_op_find(op, TP_ROLE_GROUP8) >= 0 ||
-        (tp_op_is_odd(op) && !tp_op_only_moves(op) && !tp_op_only_scales(op)))
+    if (codes < 0 || tp_op_find(op, TP_ROLE_GROUP8) >= 0 || !is_flat(tp_op_needs(op)))
         return false;
     if (tp_op_per_tensor(op))
         return true;
@@ -161,7 +169,7 @@ bool tp_flat_possible(const struct tp_op *op)
 bool tp_flat_differs(const struct tp_op *op)
 {
     enum tp_place codes = tp_code_place(op), scale = tp_scale_place(op);
-    if (codes == TP_PLACE_ANY || codes == TP_PLACE_COL || tp_op_only_scales(op))
+    if (codes == TP_PLACE_ANY || codes == TP_PLACE_COL || stores_scales(op))
         return true;
     return !tp_op_per_tensor(op) && (scale == TP_PLACE_ANY || scale == TP_PLACE_COL);
 }
@@ -188,21 +196,16 @@ void tp_flat_of(const struct tp_op *op, struct tp_flat *flat)
 {
     int codes = tp_op_find(op, TP_ROLE_CODES), scale = tp_op_find(op, TP_ROLE_SCALE);
     flat->op = *op;
-    if (tp_op_only_scales(op))
+    if (stores_scales(op))
         plain_scales(&flat->op);
-    flat->op.out[codes].layout = "(E,N,K):(N*K,K,1)";
+    flat->op.out[codes].layout = &tp_layout_dense;
     flat->op.out[codes].place = TP_PLACE_ROW;
     for (uint8_t i = 0; i < 16; i++)
         flat->op.table[i] = i;
     if (scale < 0)
         return;
-    unsigned n = op->out[scale].per_n, k = op->out[scale].per_k;
-    if (k)
-        snprintf(flat->layout, sizeof flat->layout,
-                 "(E,ceil(N,%u),ceil(K,%u)):(ceil(N,%u)*ceil(K,%u),ceil(K,%u),1)", n, k, n, k, k);
-    else
-        snprintf(flat->layout, sizeof flat->layout, "(E,ceil(N,%u),1):(ceil(N,%u),1,1)", n, n);
-    flat->op.out[scale].layout = flat->layout;
+    flat->layout = tp_layout_rows(op->out[scale].per_n, op->out[scale].per_k);
+    flat->op.out[scale].layout = &flat->layout;
     flat->op.out[scale].place = TP_PLACE_ROW;
     flat->op.out[scale].least = 0;
 }

@@ -57,7 +57,7 @@ bool tp_place_block_open(const struct tp_layout *layout, unsigned bits,
  * factor are F32 without it, those of E5M3 are E4M3. Layouts point into *flat. */
 struct tp_flat {
     struct tp_op op;
-    char layout[96];
+    struct tp_layout_expr layout;
 };
 void tp_flat_of(const struct tp_op *op, struct tp_flat *flat);
 

@@ -5,7 +5,9 @@
 #include "kernels/op/plane.h"
 
 #include "kernels/op/codec.h"
+#include "kernels/op/op_at.h"
 #include "kernels/op/scalar.h"
+#include "kernels/op/traits.h"
 #include "kernels/op/word_bits.h"
 
 #include <math.h>
@@ -70,34 +72,34 @@ struct tp_plane tp_plane_open_every(const struct tp_op *op, enum tp_role role,
 {
     const struct tp_box3 box = args->box;
     struct tp_plane p = {0};
-    struct tp_layout layout;
-    struct tp_err err = {0};
+    struct tp_layout own;
     int i = tp_op_find(op, role);
     if (i < 0 || data[i] == NULL)
         return p;
     p.element = op->out[i].element;
-    p.middle = op->codec == TP_CODEC_INT8 ? 128 : 8;
+    p.middle = (uint8_t)tp_op_middle(op);
     p.half = tp_op_is_int(op) && op->scale_rule == TP_INT_SCALE_F16;
     p.fill = op->out[i].fill;
     p.least = op->out[i].least;
     p.factor = op->out[i].factor;
     p.word_bits = op->out[i].word_bits;
     if (op->out[i].layout != NULL) {
-        if (tp_op_layout(op, (uint32_t)i, box, &layout, &err) != TP_OK) {
+        const struct tp_layout *layout = tp_args_layout(args, op, (uint32_t)i, &own);
+        if (!layout) {
             args->flags |= TP_FAILED;
             return p;
         }
-        p.bytes = (tp_layout_size(&layout) * tp_element_bits(p.element) + 7) / 8;
+        p.bytes = (tp_layout_size(layout) * tp_element_bits(p.element) + 7) / 8;
         p.per_n = op->out[i].per_n ? op->out[i].per_n : box.n;
         p.per_k = op->out[i].per_k ? op->out[i].per_k : box.k;
-        p.e = layout.dim[TP_DIM_E];
+        p.e = layout->dim[TP_DIM_E];
         p.shift_n = table_shift(box.n, p.per_n, n_every);
         p.shift_k = table_shift(box.k, p.per_k, 1);
-        p.at_n = take_table(scratch, &layout.dim[TP_DIM_N], box.n, p.per_n, p.shift_n);
-        p.at_k = take_table(scratch, &layout.dim[TP_DIM_K], box.k, p.per_k, p.shift_k);
+        p.at_n = take_table(scratch, &layout->dim[TP_DIM_N], box.n, p.per_n, p.shift_n);
+        p.at_k = take_table(scratch, &layout->dim[TP_DIM_K], box.k, p.per_k, p.shift_k);
     }
     for (uint8_t c = 0; c < 16; c++) {
-        p.to_stored[c] = p.element == TP_ELEM_INT4 ? op->table[c] : c;
+        p.to_stored[c] = tp_elements[p.element].has_table ? op->table[c] : c;
         p.to_code[p.to_stored[c] & 15] = c;
     }
     p.data = data[i];
@@ -159,10 +161,7 @@ uint8_t tp_load_code(const struct tp_plane *p, uint64_t at)
     }
 }
 
-static bool is_int(enum tp_codec codec)
-{
-    return codec == TP_CODEC_INT4 || codec == TP_CODEC_INT8;
-}
+static bool is_int(enum tp_codec codec) { return tp_codecs[codec].is_int; }
 
 static float scale_value(const struct tp_plane *p, enum tp_codec codec, uint32_t bits)
 {
@@ -247,7 +246,7 @@ static float divided(const struct tp_plane *p, float value)
 
 static bool is_product(const struct tp_plane *zero)
 {
-    return zero->element == TP_ELEM_BF16 || zero->element == TP_ELEM_F16;
+    return tp_elements[zero->element].is_float;
 }
 
 /* Minus the product of a zero point and its scale, as its type has it. */

@@ -42,6 +42,8 @@ float tp_recast_global(const struct tp_op *to, struct tp_exponents exponents)
     return power(sign_of(to) * g);
 }
 
+static const struct tp_layout_expr scale_rows = TP_LAYOUT_ROWS(1, PER_K, 0);
+
 struct tp_op tp_recast_op(const struct tp_op *from, const struct tp_op *to)
 {
     struct tp_op as = *from;
@@ -52,7 +54,7 @@ struct tp_op tp_recast_op(const struct tp_op *from, const struct tp_op *to)
     as.block_k = PER_K;
     *scale = (struct tp_op_out){.role = TP_ROLE_SCALE, .element = TP_ELEM_E4M3, .per_n = 1,
                                 .per_k = PER_K, .place = TP_PLACE_ROW,
-                                .layout = "(E,N,ceil(K,16)):(N*ceil(K,16),ceil(K,16),1)"};
+                                .layout = &scale_rows};
     return as;
 }
 

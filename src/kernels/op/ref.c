@@ -13,6 +13,7 @@
 #include "kernels/op/plane.h"
 #include "kernels/op/scalar.h"
 #include "kernels/op/search.h"
+#include "kernels/op/traits.h"
 
 struct planes {
     struct tp_plane codes, scale, group8, channel, global, zero, order;
@@ -282,7 +283,7 @@ static void encode_rows(const struct tp_op *op, struct tp_args *args, struct pla
 void tp_encode_ref(const struct tp_op *op, struct tp_args *args)
 {
     void *scratch = args->scratch;
-    if (op->codec == TP_CODEC_FLOAT) {
+    if (tp_codecs[op->codec].is_number) {
         tp_floats_encode(op, args);
         return;
     }
@@ -369,7 +370,7 @@ void tp_repack_ref(const struct tp_op *from, const struct tp_op *to, struct tp_a
 {
     const struct tp_box3 box = args->box;
     void *scratch = args->scratch;
-    if (to->codec == TP_CODEC_FLOAT) {
+    if (tp_codecs[to->codec].is_number) {
         tp_floats_repack(from, to, args);
         return;
     }
@@ -398,9 +399,9 @@ static float decode_scale(const struct tp_op *op, const struct planes *p, float 
 {
     float s = tp_codec_scale_value(
         op, tp_load_scale(&p->scale, op->codec, tp_plane_at(&p->scale, n, k)));
-    if (op->codec != TP_CODEC_NVFP4)
+    if (!tp_codecs[op->codec].has_global)
         return s;
-    return op->rule == TP_NVFP4_CT ? s / global : s * global;
+    return tp_op_divides(op) ? s / global : s * global;
 }
 
 /* The column whose scale and zero point column k has: its own, or with act-order
@@ -427,7 +428,7 @@ static struct group decode_group(const struct tp_op *op, const struct planes *p,
         return g;
     if (tp_op_zero_is_product(op)) {
         g.zero = -(float)p->zero.middle; /* codes count from 0 here */
-        g.sum = tp_load_value(p->zero.data, p->zero.element == TP_ELEM_F16 ? TP_F16 : TP_BF16,
+        g.sum = tp_load_value(p->zero.data, tp_elements[p->zero.element].dtype,
                               tp_plane_at(&p->zero, n, column));
     } else {
         g.zero = (float)(load_zero(op, p, n, column) - p->zero.middle);
@@ -452,7 +453,7 @@ void tp_decode_ref(const struct tp_op *op, struct tp_args *args)
 {
     const struct tp_box3 box = args->box;
     void *scratch = args->scratch;
-    if (op->codec == TP_CODEC_FLOAT) {
+    if (tp_codecs[op->codec].is_number) {
         tp_floats_decode(op, args);
         return;
     }

@@ -17,59 +17,47 @@ enum tp_place tp_scale_place(const struct tp_op *op)
     return place_of(op, scale < 0 ? tp_op_find(op, TP_ROLE_GROUP8) : scale);
 }
 
-static bool place_fits(enum tp_place row, enum tp_place place)
+/* Rows for moved bits are for nothing else. */
+static bool place_fits(enum tp_place row, enum tp_place place, uint32_t needs)
 {
-    return row == place || row == TP_PLACE_EVERY || row == TP_PLACE_MOVED;
+    return row == TP_PLACE_MOVED ? needs & TP_NEED_MOVED
+                                 : row == place || row == TP_PLACE_EVERY;
 }
 
-/* Whether a row that writes codes at `place` heeds what `op` says of its scales. */
-static bool heeds_least(enum tp_place place, const struct tp_op *op)
-{
-    return place == TP_PLACE_EVERY || !tp_op_has_least(op);
-}
-
-/* Whether a row does what is odd of an operation, where something is: none of a GPU does. */
-static bool oddity_fits(const struct tp_encode_row *row, const struct tp_op *op)
-{
-    if (row->code_place == TP_PLACE_MOVED)
-        return tp_op_only_moves(op);
-    return !tp_op_is_odd(op) || (row->code_place == TP_PLACE_EVERY &&
-                                 row->isa != TP_ISA_CUDA && tp_op_only_scales(op));
-}
+static bool heeds_all(uint32_t heeds, uint32_t needs) { return (heeds & needs) == needs; }
 
 bool tp_encode_row_fits(const struct tp_encode_row *row, const struct tp_op *op,
                         enum tp_dtype dtype)
 {
-    return row->codec == op->codec && row->dtype == dtype && !tp_op_needs_reference(op) &&
-           oddity_fits(row, op) &&
-           place_fits(row->code_place, tp_code_place(op)) &&
-           place_fits(row->scale_place, tp_scale_place(op)) &&
-           row->search == tp_op_search(op) && heeds_least(row->code_place, op) &&
-           tp_isa_enabled(row->isa) &&
+    const uint32_t needs = tp_op_needs(op);
+    return row->codec == op->codec && row->dtype == dtype && heeds_all(row->heeds, needs) &&
+           place_fits(row->code_place, tp_code_place(op), needs) &&
+           place_fits(row->scale_place, tp_scale_place(op), needs) &&
+           row->search == tp_op_search(op) && tp_isa_enabled(row->isa) &&
            (row->accepts == NULL || row->accepts(op));
 }
 
 bool tp_repack_row_fits(const struct tp_repack_row *row, const struct tp_op *from,
                         const struct tp_op *to)
 {
-    return row->codec == to->codec && !tp_op_needs_reference(from) &&
-           !tp_op_needs_reference(to) && !tp_op_is_odd(from) && !tp_op_is_odd(to) &&
-           place_fits(row->from_code, tp_code_place(from)) &&
-           place_fits(row->to_code, tp_code_place(to)) &&
-           place_fits(row->from_scale, tp_scale_place(from)) &&
-           place_fits(row->to_scale, tp_scale_place(to)) && heeds_least(row->to_code, to) &&
-           tp_isa_enabled(row->isa) &&
-           (row->accepts == NULL || row->accepts(from, to));
+    const uint32_t needs = tp_op_needs(from), written = tp_op_needs(to);
+    return row->codec == to->codec && heeds_all(TP_NEED_LEAST, needs) &&
+           heeds_all(row->heeds, written) &&
+           place_fits(row->from_code, tp_code_place(from), needs) &&
+           place_fits(row->to_code, tp_code_place(to), written) &&
+           place_fits(row->from_scale, tp_scale_place(from), needs) &&
+           place_fits(row->to_scale, tp_scale_place(to), written) &&
+           tp_isa_enabled(row->isa) && (row->accepts == NULL || row->accepts(from, to));
 }
 
 bool tp_decode_row_fits(const struct tp_decode_row *row, const struct tp_op *op,
                         enum tp_dtype dtype)
 {
-    return row->codec == op->codec && row->dtype == dtype && !tp_op_needs_reference(op) &&
-           (!tp_op_is_odd(op) ||
-            (row->code_place == TP_PLACE_EVERY && row->isa != TP_ISA_CUDA)) &&
-           place_fits(row->code_place, tp_code_place(op)) &&
-           place_fits(row->scale_place, tp_scale_place(op)) &&
+    const uint32_t needs = tp_op_needs(op);
+    return row->codec == op->codec && row->dtype == dtype &&
+           heeds_all(row->heeds | TP_NEED_LEAST, needs) &&
+           place_fits(row->code_place, tp_code_place(op), needs) &&
+           place_fits(row->scale_place, tp_scale_place(op), needs) &&
            tp_isa_enabled(row->isa) && (row->accepts == NULL || row->accepts(op));
 }
 
@@ -79,7 +67,7 @@ tp_encode_fn tp_row_set_encode(const struct tp_row_set *set, const struct tp_op 
     for (size_t i = 0; i < set->encodes; i++)
         if (tp_encode_row_fits(&set->encode[i], op, dtype))
             return set->encode[i].encode;
-    return set->any_encode;
+    return heeds_all(set->any_heeds, tp_op_needs(op)) ? set->any_encode : NULL;
 }
 
 tp_repack_fn tp_row_set_repack(const struct tp_row_set *set, const struct tp_op *from,
@@ -88,7 +76,7 @@ tp_repack_fn tp_row_set_repack(const struct tp_row_set *set, const struct tp_op 
     for (size_t i = 0; i < set->repacks; i++)
         if (tp_repack_row_fits(&set->repack[i], from, to))
             return set->repack[i].repack;
-    return set->any_repack;
+    return heeds_all(set->any_heeds, tp_op_needs(from) | tp_op_needs(to)) ? set->any_repack : NULL;
 }
 
 tp_decode_fn tp_row_set_decode(const struct tp_row_set *set, const struct tp_op *op,
@@ -97,7 +85,7 @@ tp_decode_fn tp_row_set_decode(const struct tp_row_set *set, const struct tp_op 
     for (size_t i = 0; i < set->decodes; i++)
         if (tp_decode_row_fits(&set->decode[i], op, dtype))
             return set->decode[i].decode;
-    return set->any_decode;
+    return heeds_all(set->any_heeds, tp_op_needs(op)) ? set->any_decode : NULL;
 }
 
 tp_distance_fn tp_row_set_distance(const struct tp_row_set *set)

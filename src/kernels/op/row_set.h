@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /* The first row that fits is taken, so the best come first; `any_*` serve what no row
- * fits (NULL: nothing does). */
+ * fits (NULL: nothing does), as far as they heed what it needs. */
 struct tp_row_set {
     const struct tp_encode_row *encode;
     const struct tp_repack_row *repack;
@@ -21,6 +21,7 @@ struct tp_row_set {
     tp_encode_fn any_encode;
     tp_repack_fn any_repack;
     tp_decode_fn any_decode;
+    uint32_t any_heeds; /* TP_NEED_... bits */
     struct tp_distance_row distance; /* of one instruction set; {0} in a set of several */
 };
 
@@ -43,6 +44,13 @@ tp_decode_fn tp_row_set_decode(const struct tp_row_set *set, const struct tp_op 
 
 /* The set's distances, NULL when it has none or they are not enabled on this machine. */
 tp_distance_fn tp_row_set_distance(const struct tp_row_set *set);
+
+/* What kernels of a device heed: any other operation is the host's alone. */
+enum { TP_DEVICE_HEEDS = TP_NEED_LEAST };
+static inline bool tp_device_can(const struct tp_op *op)
+{
+    return (tp_op_needs(op) & ~(uint32_t)TP_DEVICE_HEEDS) == 0;
+}
 
 /* Whether a row does this operation, and is enabled on this machine (tp_isa_enabled()). */
 bool tp_encode_row_fits(const struct tp_encode_row *row, const struct tp_op *op,

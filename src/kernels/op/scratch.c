@@ -32,7 +32,7 @@ size_t tp_encode_scratch(const struct tp_op *op, struct tp_box3 box)
 
 size_t tp_decode_scratch(const struct tp_op *op, struct tp_box3 box)
 {
-    if (!tp_op_needs_reference(op))
+    if (!(tp_op_needs(op) & TP_NEED_REFERENCE))
         return tp_encode_scratch(op, box);
     /* Offsets of every coordinate for the planes of one operation. */
     return (size_t)(4096 + 7 * 8 * (box.n + box.k + 64));

@@ -2,6 +2,7 @@
  * checkpoint.h, weights.h and inspect.h. */
 #include "pack/api/tilepack_handles.h"
 
+#include "base/layout_parse.h"
 #include "base/num.h"
 #include "pack/inspect/inspect.h"
 #include "pack/os/os.h"

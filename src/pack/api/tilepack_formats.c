@@ -55,8 +55,8 @@ int tp_handle_report(const struct tp_err *err, char *message, size_t size)
 const char *tilepack_format_name(size_t i)
 {
     size_t count;
-    const struct tp_format *formats = tp_formats(&count);
-    return i < count ? formats[i].name : NULL;
+    const struct tp_format *const *formats = tp_formats(&count);
+    return i < count ? formats[i]->name : NULL;
 }
 
 static const struct tp_format *find(const char *name)
@@ -236,9 +236,9 @@ static int new_weight(const char *name, const char *parameters, enum tp_part par
     struct tp_op op;
     const struct tp_format *format = NULL;
     *weight = NULL;
-    if (tp_formats_check(&err)) /* what is not read yet is not unknown */
+    if (name && tp_format_get(name, &format, &err)) /* what is not read yet is not unknown */
         return tp_handle_report(&err, message, size);
-    if (!(format = find(name)))
+    if (!format)
         tp_fail(&err, TP_E_USAGE, "there is no format '%s'", name ? name : "");
     else if ((!bias || (format = bias_of(format, box.k, &err))) &&
              apply(&format, parameters, &settings, &err) == TP_OK &&

@@ -305,7 +305,7 @@ static enum tp_code check_aligned(const void *const pointers[], uint32_t count,
 /* A GPU has no kernels for some formats. */
 static enum tp_code check_kernels(const tilepack_weight *weight, struct tp_err *err)
 {
-    return !tp_op_host_only(&weight->op)
+    return tp_device_can(&weight->op)
                ? TP_OK
                : tp_fail(err, TP_E_UNSUPPORTED, "%s is worked on the host only",
                          weight->format->name);
@@ -359,7 +359,7 @@ int tilepack_decode_cuda(const tilepack_weight *weight, const void *const tensor
                            .global = weight->global};
     int before = -1;
     if (check_decode(weight, dtype, values, &err) == TP_OK &&
-        check_inputs(weight, tensors, &err) == TP_OK && tp_op_needs_reference(&weight->op))
+        check_inputs(weight, tensors, &err) == TP_OK && (tp_op_needs(&weight->op) & TP_NEED_REFERENCE))
         tp_fail(&err, TP_E_UNSUPPORTED, "zero points and act-order are decoded on the host only");
     if (err.code == TP_OK)
         check_kernels(weight, &err);

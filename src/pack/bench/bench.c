@@ -71,17 +71,17 @@ static enum tp_code choose_formats(struct lister *l)
     size_t count, found = 0;
     if (tp_formats_check(l->err))
         return l->err->code;
-    const struct tp_format *formats = tp_formats(&count);
+    const struct tp_format *const *formats = tp_formats(&count);
     if (!(l->formats = tp_os_zalloc(count + 1, sizeof *l->formats, l->err)))
         return TP_E_MEMORY;
     for (size_t f = 0; f < count; f++) {
-        if (formats[f].input_only)
+        if (formats[f]->input_only)
             continue;
         struct chosen *chosen = &l->formats[l->count++];
-        chosen->format = &formats[f];
+        chosen->format = formats[f];
         chosen->asked = l->options->format_count == 0;
         for (size_t i = 0; i < l->options->format_count; i++)
-            chosen->asked |= strcmp(l->options->formats[i], formats[f].name) == 0;
+            chosen->asked |= strcmp(l->options->formats[i], formats[f]->name) == 0;
     }
     for (size_t i = 0; i < l->options->format_count; i++, found = 0) {
         for (size_t f = 0; f < l->count; f++)

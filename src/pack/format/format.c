@@ -1,8 +1,9 @@
 /* Formats: choices and shapes. The table of all is format_list.c, parsing format_parse.c. */
 #include "pack/format/format.h"
 
+#include "base/layout_parse.h"
 #include "base/num.h"
-#include "kernels/op/floats.h"
+#include "kernels/op/traits.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,9 +70,10 @@ const struct tp_shape_rule *tp_format_broken_want(const struct tp_format *format
 enum tp_dtype tp_format_dtype(const struct tp_format *format, const struct tp_op *op, uint32_t i)
 {
     enum tp_dtype dtype = format->out[i].dtype;
-    bool half = op->out[i].element == TP_ELEM_F16 || op->out[i].element == TP_ELEM_BF16;
-    if (op->codec == TP_CODEC_FLOAT)
-        return tp_floats_dtype(op->out[i].element);
+    const struct tp_element_traits *element = &tp_elements[op->out[i].element];
+    bool half = element->is_float && element->bits == 16;
+    if (tp_codecs[op->codec].is_number)
+        return element->dtype;
     bool product = op->out[i].role == TP_ROLE_ZERO && half;
     if ((op->out[i].role != TP_ROLE_SCALE && !product) ||
         !(tp_op_is_int(op) || (half && (dtype == TP_BF16 || dtype == TP_F16))))

@@ -1,5 +1,5 @@
-/* Formats: the facts of the files of formats/, parsed once from the copies embedded in
- * the binary. Nothing is ever read from the user's disk. See formats/README.md
+/* Formats: the facts of the files of formats/, each parsed once from the copy embedded in
+ * the binary, and of files that the user names (--format-file). See formats/README.md
  * for the meaning of every key; this header is its shape in memory.
  */
 #ifndef TP_PACK_FORMAT_H
@@ -42,6 +42,7 @@ struct tp_format_out {
     enum tp_dtype dtype; /* as stored in safetensors */
     uint32_t rank;
     char *shape[TP_MAX_RANK]; /* expressions of E,N,K, "let" names expanded */
+    char *layout;        /* as the file has it, "let" names expanded; NULL: none */
     bool keep_e;         /* a 2-D weight keeps its leading E dimension */
     const char *also[TP_MAX_ALSO]; /* other suffixes that sources use, or NULL */
     bool optional;       /* sources: the tensor may be missing */
@@ -131,14 +132,22 @@ struct tp_format {
     const json_t *json;     /* the whole file */
 };
 
-/* All formats, sorted by name; parsed on first use (thread-safe), never freed. An embedded file
- * that breaks the rules of formats/README.md is left out. There are none while memory for them is
- * short. tp_formats_check() reports either: after its success none is missing. */
-const struct tp_format *tp_formats(size_t *count);
+/* The format of that name, parsed on first use (thread-safe), never freed; *format NULL: there is
+ * none. */
+enum tp_code tp_format_get(const char *name, const struct tp_format **format,
+                           struct tp_err *err);
+/* The same of a format that was got before, or with tp_formats_check() before: NULL when unknown. */
+const struct tp_format *tp_format_find(const char *name);
+
+/* All formats, sorted by name. An embedded file that breaks the rules of formats/README.md is left
+ * out. There are none while memory for them is short. tp_formats_check() reports either: after its
+ * success none is missing. Who converts has no use for all of them. */
+const struct tp_format *const *tp_formats(size_t *count);
 enum tp_code tp_formats_check(struct tp_err *err);
 
-/* NULL when unknown. */
-const struct tp_format *tp_format_find(const char *name);
+/* Adds the format of a user's file, before others ask for formats. TP_E_USAGE where one has that
+ * name, TP_E_INPUT where the file breaks the rules. */
+enum tp_code tp_format_add(const char *text, size_t size, struct tp_err *err);
 
 /* The format with the group size G = `group` (or TP_GROUP_ROW) in place of the one of its
  * file, which must have G; never freed. NULL + TP_E_MEMORY when memory is short. */

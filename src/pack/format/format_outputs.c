@@ -4,6 +4,7 @@
  */
 #include "pack/format/format_outputs.h"
 
+#include "base/layout_parse.h"
 #include "kernels/op/word_bits.h"
 #include "pack/format/format_rule.h"
 #include "pack/format/format_words.h"
@@ -107,13 +108,14 @@ static enum tp_code parse_word_bits(const json_t *json, struct tp_op_out *op, st
 }
 
 /* A bijection of a weight, and of one that is made of two stretches. */
-static enum tp_code check_layout(const char *text, uint64_t group, struct tp_err *err)
+static enum tp_code check_layout(const struct tp_layout_expr *layout, uint64_t group,
+                                 struct tp_err *err)
 {
     struct tp_box3 box = {3, 1024, group && group != TP_GROUP_ROW ? 16 * group : 2048};
     enum tp_code code = TP_OK;
     for (uint64_t stretches = 1; stretches <= 2 && !code; stretches++) {
         struct tp_layout probe;
-        if ((code = tp_layout_parse_of(text, box, stretches, &probe, err)) == TP_OK)
+        if ((code = tp_layout_eval(layout, box, stretches, &probe, err)) == TP_OK)
             code = tp_layout_check(&probe, err);
     }
     return code;
@@ -123,13 +125,10 @@ static enum tp_code parse_output(const json_t *json, const json_t *let, uint64_t
                                  struct tp_op_out *op, struct tp_format_out *out,
                                  struct tp_err *err)
 {
-    int role, element;
     enum tp_code code;
-    if ((code = tp_format_word(json, "role", tp_role_names, &role, err)) ||
-        (code = tp_format_word(json, "element", tp_element_names, &element, err)))
+    if ((code = tp_format_role(json, &op->role, err)) ||
+        (code = tp_format_element(json, &op->element, err)))
         return code;
-    op->role = (enum tp_role)role;
-    op->element = (enum tp_element)element;
     op->per_n = op->per_k = 1;
     op->fill = (uint8_t)json_integer_value(json_object_get(json, "fill"));
     op->least = (float)json_number_value(json_object_get(json, "least"));
@@ -156,13 +155,17 @@ static enum tp_code parse_output(const json_t *json, const json_t *let, uint64_t
         return op->role == TP_ROLE_WORDS || op->role == TP_ROLE_GLOBAL
                    ? TP_OK
                    : tp_fail(err, TP_E_INPUT, "output \"%s\" lacks \"layout\"", out->suffix);
-    if (!(op->layout = expand(layout, let, err)))
+    struct tp_layout_expr *compiled = tp_os_alloc(sizeof *compiled, err);
+    op->layout = compiled;
+    if (!compiled || !(out->layout = expand(layout, let, err)))
         return TP_E_MEMORY;
+    if ((code = tp_layout_compile(out->layout, compiled, err)))
+        return code;
     if ((code = parse_word_bits(json, op, err)))
         return code;
     bool any = op->word_bits || op->least > 0 || op->element == TP_ELEM_E5M3;
     op->place = any ? TP_PLACE_ANY : tp_place_of(op->layout);
-    return check_layout(op->layout, group, err);
+    return check_layout(compiled, group, err);
 }
 
 enum tp_code tp_format_outputs(const json_t *json, struct tp_format *format, struct tp_err *err)

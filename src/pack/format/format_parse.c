@@ -7,6 +7,7 @@
  */
 #include "pack/format/format_parse.h"
 
+#include "base/layout_parse.h"
 #include "pack/format/format_outputs.h"
 #include "pack/format/format_rule.h"
 #include "pack/format/format_words.h"
@@ -284,7 +285,6 @@ static enum tp_code parse_inputs(const json_t *json, struct tp_format *format, s
 
 static enum tp_code parse_facts(const json_t *json, struct tp_format *format, struct tp_err *err)
 {
-    int codec;
     const char *experts = json_string_value(json_object_get(json, "experts"));
     format->name = json_string_value(json_object_get(json, "name"));
     format->title = json_string_value(json_object_get(json, "title"));
@@ -299,8 +299,7 @@ static enum tp_code parse_facts(const json_t *json, struct tp_format *format, st
         return tp_fail(err, TP_E_INPUT, "name, title, about, loads_in, source, version or experts "
                                         "is missing");
     format->experts = strcmp(experts, "stack") == 0 ? TP_EXPERTS_STACK : TP_EXPERTS_SPLIT;
-    enum tp_code code = tp_format_word(json, "codec", tp_codec_names, &codec, err);
-    format->op.codec = (enum tp_codec)codec;
+    enum tp_code code = tp_format_codec(json, &format->op.codec, err);
     if (code ||
         (code = tp_format_pair(json_object_get(json, "block"), format->group, &format->op.block_n,
                                &format->op.block_k, err)) ||
@@ -325,7 +324,8 @@ void tp_format_close(struct tp_format *format)
             free(format->out[i].shape[d]);
         for (uint32_t w = 0; w < TP_MAX_RANK; w++)
             free(format->out[i].words[w]);
-        free((char *)(uintptr_t)format->op.out[i].layout);
+        free(format->out[i].layout);
+        free((struct tp_layout_expr *)(uintptr_t)format->op.out[i].layout);
         free((uint8_t *)(uintptr_t)format->op.out[i].word_bits);
     }
     json_decref((json_t *)(uintptr_t)format->json);

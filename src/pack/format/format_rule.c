@@ -4,24 +4,12 @@
  */
 #include "pack/format/format_rule.h"
 
+#include "kernels/op/traits.h"
 #include "pack/format/format_words.h"
 
 #include <string.h>
 
-static const char *const scale_rule_names[TP_CODEC_COUNT][4] = {
-    [TP_CODEC_INT4] = {"bf16", "f16"},
-    [TP_CODEC_FP8] = {"fp32", "ue8m0", "bf16"},
-    [TP_CODEC_INT8] = {"bf16", "f16"},
-};
 static const char *const channel_rule_names[] = {"gpu", "cpu", "div", NULL};
-static const char *const rule_names[TP_CODEC_COUNT][8] = {
-    [TP_CODEC_INT4] = {"fp32", "bf16"},
-    [TP_CODEC_FP8] = {"v2", "seed", "div", "cuda", "seed-cuda", "ct-fp32", "ct-bf16"},
-    [TP_CODEC_MXFP8] = {"rceil", "floor", "ct", "even", "ceil"},
-    [TP_CODEC_MXFP4] = {"rceil", "floor", "ct", "even", "ceil"},
-    [TP_CODEC_NVFP4] = {"ct", "torchao", "modelopt"},
-    [TP_CODEC_INT8] = {"fp32", "bf16"},
-};
 
 /* The scales of integers are stored as what they are, and so are their products. */
 static void set_scale_rule(struct tp_op *op, int rule)
@@ -40,7 +28,7 @@ static enum tp_code set_element(const json_t *set, struct tp_op *op, struct tp_e
     static const char *const names[] = {"bf16", "f16", "f32", NULL};
     int codes = tp_op_find(op, TP_ROLE_CODES), index;
     enum tp_code code = tp_format_word(set, "element", names, &index, err);
-    if (code || op->codec != TP_CODEC_FLOAT || codes < 0)
+    if (code || !tp_codecs[op->codec].is_number || codes < 0)
         return code ? code : tp_fail(err, TP_E_INPUT, "\"element\" is of codec \"float\" only");
     op->out[codes].element = elements[index];
     return TP_OK;
@@ -54,15 +42,10 @@ static struct tp_op_out *last_scale(struct tp_op *op)
     return i < 0 ? NULL : &op->out[i];
 }
 
-static bool is_float(enum tp_element element)
-{
-    return element == TP_ELEM_F32 || element == TP_ELEM_BF16 || element == TP_ELEM_F16;
-}
-
 enum tp_code tp_format_factor(const json_t *value, struct tp_op_out *out, struct tp_err *err)
 {
     json_int_t factor = json_integer_value(value);
-    if (!out || !is_float(out->element) || !json_is_integer(value) || factor < -126 ||
+    if (!out || !tp_elements[out->element].is_float || !json_is_integer(value) || factor < -126 ||
         factor > 126 || (out->role != TP_ROLE_SCALE && out->role != TP_ROLE_GLOBAL))
         return tp_fail(err, TP_E_INPUT, "\"factor\" is no exponent from -126 to 126, or not that "
                        "of a float scale");
@@ -93,10 +76,10 @@ enum tp_code tp_format_apply(const json_t *set, struct tp_op *op, struct tp_err 
         int index;
         enum tp_code code = TP_OK;
         if (strcmp(key, "rule") == 0) {
-            if ((code = tp_format_word(set, key, rule_names[op->codec], &index, err)) == TP_OK)
+            if ((code = tp_format_word(set, key, tp_codecs[op->codec].rules, &index, err)) == TP_OK)
                 op->rule = (uint8_t)index;
         } else if (strcmp(key, "scale_rule") == 0) {
-            code = tp_format_word(set, key, scale_rule_names[op->codec], &index, err);
+            code = tp_format_word(set, key, tp_codecs[op->codec].scale_rules, &index, err);
             if (code == TP_OK)
                 set_scale_rule(op, index);
         } else if (strcmp(key, "element") == 0) {

@@ -4,35 +4,61 @@
  */
 #include "pack/format/format_words.h"
 
+#include "kernels/op/traits.h"
+
 #include <string.h>
 
-const char *const tp_codec_names[] = {"int4", "fp8", "mxfp8", "mxfp4", "nvfp4", "int8",
-                                      "float", NULL};
-const char *const tp_role_names[] = {"codes", "scale", "group8", "channel", "global",
-                                     "words", "zero", "order", NULL};
-const char *const tp_element_names[] = {"int4", "e2m1", "e4m3", "e4m3x8", "e8m0", "bf16",
-                                        "f16",  "f32",  "i32",  "i64",    "int8", "uint8b128",
-                                        "e5m3", NULL};
-const char *tp_codec_name(enum tp_codec codec) { return tp_codec_names[codec]; }
+const char *tp_codec_name(enum tp_codec codec) { return tp_codecs[codec].name; }
 const char *tp_role_name(enum tp_role role) { return tp_role_names[role]; }
-const char *tp_element_name(enum tp_element element) { return tp_element_names[element]; }
+const char *tp_element_name(enum tp_element element) { return tp_elements[element].name; }
 
-static int word_index(const char *const names[], const char *word)
+static enum tp_code unknown_word(const char *key, const char *text, struct tp_err *err)
 {
-    for (int i = 0; word && names[i]; i++)
-        if (strcmp(names[i], word) == 0)
-            return i;
-    return -1;
+    return tp_fail(err, TP_E_INPUT, "\"%s\" is '%s', which is no known word", key,
+                   text ? text : "(missing)");
 }
 
 enum tp_code tp_format_word(const json_t *object, const char *key, const char *const names[],
                             int *out, struct tp_err *err)
 {
     const char *text = json_string_value(json_object_get(object, key));
-    *out = word_index(names, text);
-    return *out >= 0 ? TP_OK
-                     : tp_fail(err, TP_E_INPUT, "\"%s\" is '%s', which is no known word", key,
-                               text ? text : "(missing)");
+    for (*out = 0; names[*out]; ++*out)
+        if (text && strcmp(names[*out], text) == 0)
+            return TP_OK;
+    return unknown_word(key, text, err);
+}
+
+enum tp_code tp_format_codec(const json_t *object, enum tp_codec *codec, struct tp_err *err)
+{
+    const char *text = json_string_value(json_object_get(object, "codec"));
+    for (int i = 0; text && i < TP_CODEC_COUNT; i++)
+        if (strcmp(tp_codecs[i].name, text) == 0) {
+            *codec = (enum tp_codec)i;
+            return TP_OK;
+        }
+    return unknown_word("codec", text, err);
+}
+
+enum tp_code tp_format_role(const json_t *object, enum tp_role *role, struct tp_err *err)
+{
+    const char *text = json_string_value(json_object_get(object, "role"));
+    for (int i = 0; text && i < TP_ROLE_COUNT; i++)
+        if (strcmp(tp_role_names[i], text) == 0) {
+            *role = (enum tp_role)i;
+            return TP_OK;
+        }
+    return unknown_word("role", text, err);
+}
+
+enum tp_code tp_format_element(const json_t *object, enum tp_element *element, struct tp_err *err)
+{
+    const char *text = json_string_value(json_object_get(object, "element"));
+    for (int i = 0; text && i < TP_ELEM_COUNT; i++)
+        if (strcmp(tp_elements[i].name, text) == 0) {
+            *element = (enum tp_element)i;
+            return TP_OK;
+        }
+    return unknown_word("element", text, err);
 }
 
 /* A number, or "G": the group size, 0 if that is all of K. -1 if neither. */

@@ -11,12 +11,16 @@
 const char *tp_codec_name(enum tp_codec codec);
 const char *tp_role_name(enum tp_role role);
 const char *tp_element_name(enum tp_element element);
-/* All of them, in the order of their enums, NULL at the end. */
-extern const char *const tp_codec_names[], *const tp_role_names[], *const tp_element_names[];
 
-/* *out: which of the names object[key] is. */
+/* *out: which of the names, NULL at the end, object[key] is. */
 enum tp_code tp_format_word(const json_t *object, const char *key, const char *const names[],
                             int *out, struct tp_err *err);
+
+/* object["codec"], ["role"] and ["element"]. */
+enum tp_code tp_format_codec(const json_t *object, enum tp_codec *codec, struct tp_err *err);
+enum tp_code tp_format_role(const json_t *object, enum tp_role *role, struct tp_err *err);
+enum tp_code tp_format_element(const json_t *object, enum tp_element *element,
+                               struct tp_err *err);
 
 /* [n,k], each a small number, or "G": `group`, and 0 where that is TP_GROUP_ROW. */
 enum tp_code tp_format_pair(const json_t *array, uint64_t group, uint32_t *first,

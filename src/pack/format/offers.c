@@ -75,16 +75,16 @@ enum tp_code tp_offers(unsigned sm, enum tp_engine engine, struct tp_offer **off
                        size_t *count, struct tp_err *err)
 {
     size_t formats;
-    const struct tp_format *all = tp_formats(&formats);
+    const struct tp_format *const *all = tp_formats(&formats);
     *count = 0;
     *offers = tp_os_zalloc(formats * TP_MAX_SERVES, sizeof **offers, err);
     if (!*offers)
         return TP_E_MEMORY;
     for (size_t f = 0; f < formats; f++)
-        for (uint32_t i = 0; i < all[f].serves && !all[f].input_only; i++)
-            if (wanted(&all[f], i, sm, engine))
+        for (uint32_t i = 0; i < all[f]->serves && !all[f]->input_only; i++)
+            if (wanted(all[f], i, sm, engine))
                 (*offers)[(*count)++] =
-                    (struct tp_offer){&all[f], &all[f].serve[i], tp_format_bits(&all[f])};
+                    (struct tp_offer){all[f], &all[f]->serve[i], tp_format_bits(all[f])};
     qsort(*offers, *count, sizeof **offers, better);
     return TP_OK;
 }
@@ -108,11 +108,11 @@ static size_t add_engines(const struct tp_format *format, char *text, size_t siz
 const char *tp_format_nearest(const char *typed, bool written)
 {
     size_t count;
-    const struct tp_format *formats = tp_formats(&count);
+    const struct tp_format *const *formats = tp_formats(&count);
     struct tp_nearest nearest = {.typed = typed};
     for (size_t i = 0; i < count; i++)
-        if (!written || !formats[i].input_only)
-            tp_nearest_try(&nearest, formats[i].name);
+        if (!written || !formats[i]->input_only)
+            tp_nearest_try(&nearest, formats[i]->name);
     return nearest.name;
 }
 
@@ -120,20 +120,20 @@ size_t tp_format_candidates(const char *typed, const struct tp_format **one, cha
                             size_t size)
 {
     size_t count, found = 0, used = 0;
-    const struct tp_format *all = tp_formats(&count);
+    const struct tp_format *const *all = tp_formats(&count);
     *text = '\0';
     for (int loads = 1; loads >= 0; loads--)
         for (size_t f = 0; f < count; f++) {
-            if (all[f].input_only || tp_format_loads(&all[f]) != loads ||
-                strncasecmp(all[f].name, typed, strlen(typed)) != 0)
+            if (all[f]->input_only || tp_format_loads(all[f]) != loads ||
+                strncasecmp(all[f]->name, typed, strlen(typed)) != 0)
                 continue;
             if (!found++)
-                *one = &all[f];
+                *one = all[f];
             if (used < size)
                 used += (size_t)snprintf(text + used, size - used, "%s%s",
-                                         found > 1 ? ", " : "", all[f].name);
+                                         found > 1 ? ", " : "", all[f]->name);
             if (used < size)
-                used += add_engines(&all[f], text + used, size - used);
+                used += add_engines(all[f], text + used, size - used);
         }
     return found;
 }

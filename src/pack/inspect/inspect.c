@@ -11,6 +11,7 @@
 #include "base/num.h"
 #include "kernels/op/codec.h"
 #include "kernels/op/scalar.h"
+#include "kernels/op/traits.h"
 #include "kernels/op/word_bits.h"
 #include "pack/os/os.h"
 #include "pack/source/source_check.h"
@@ -62,27 +63,17 @@ bool tp_raw_number(enum tp_dtype dtype, const uint8_t raw[8], double *value)
 /* A stored element by itself; codes need the operation, see code_of(). */
 static double element_value(enum tp_element element, const uint8_t raw[8])
 {
-    static const enum tp_dtype dtypes[] = {
-        [TP_ELEM_INT4] = TP_DTYPE_NONE, [TP_ELEM_E2M1] = TP_F4, [TP_ELEM_E4M3] = TP_F8_E4M3,
-        [TP_ELEM_E8M0] = TP_F8_E8M0,    [TP_ELEM_BF16] = TP_BF16, [TP_ELEM_F16] = TP_F16,
-        [TP_ELEM_F32] = TP_F32,         [TP_ELEM_I32] = TP_I32,   [TP_ELEM_I64] = TP_I64,
-        [TP_ELEM_INT8] = TP_I8,         [TP_ELEM_UINT8B128] = TP_U8};
-    double value = NAN;
-    if (element == TP_ELEM_E4M3X8) /* the last of the eight is -1 times the scale, exactly */
-        return -(double)tp_e4m3_value(raw[7]);
-    if (element == TP_ELEM_E5M3)
-        return tp_e4m3_value(tp_e5m3_to_e4m3(raw[0]));
-    tp_raw_number(dtypes[element], raw, &value);
-    return value;
+    return tp_elements[element].value ? tp_elements[element].value(raw) : NAN;
 }
 
 /* Canonical code (codec.h) of a stored one. */
 static uint8_t code_of(const struct tp_op *op, enum tp_element element, const uint8_t raw[8])
 {
     uint8_t code = 0;
+    int middle = tp_op_middle(op);
     if (element == TP_ELEM_INT8)
-        return op->codec == TP_CODEC_INT8 ? raw[0] ^ 0x80 : (uint8_t)((raw[0] + 8) & 15);
-    if (element != TP_ELEM_INT4)
+        return (uint8_t)((raw[0] + middle) & (2 * middle - 1));
+    if (!tp_elements[element].has_table)
         return raw[0];
     while (op->table[code] != raw[0])
         code++;
@@ -94,8 +85,8 @@ static double spot_value(const struct tp_weight *weight, uint32_t i, const uint8
     const struct tp_op_out *out = &weight->form->op.out[i];
     if (out->role == TP_ROLE_ZERO && !tp_op_zero_is_product(&weight->form->op))
         return (int)code_of(&weight->form->op, out->element, raw) + weight->form->op.zero_add -
-               (weight->form->op.codec == TP_CODEC_INT8 ? 128 : 8);
-    if (out->role == TP_ROLE_CODES && weight->form->op.codec != TP_CODEC_FLOAT)
+               tp_op_middle(&weight->form->op);
+    if (out->role == TP_ROLE_CODES && !tp_codecs[weight->form->op.codec].is_number)
         return tp_codec_code_value(weight->form->op.codec,
                                    code_of(&weight->form->op, out->element, raw));
     double value = element_value(out->element, raw);
@@ -246,7 +237,7 @@ static enum tp_code decode_one(const struct tp_weight *weight, struct tp_element
         op.out[i].per_n = op.out[i].per_k = 1;
         op.out[i].word_bits = NULL; /* moved back when it was read */
         if (op.out[i].layout)
-            op.out[i].layout = "(1,1,1):(1,1,1)";
+            op.out[i].layout = &tp_layout_dense;
     }
     args.out[0] = &value;
     args.scratch = tp_os_alloc(tp_encode_scratch(&op, args.box), err);
@@ -315,7 +306,7 @@ enum tp_code tp_inspect_at(const struct tp_checkpoint *ckpt, const struct tp_sub
         return code;
     uint32_t c = (uint32_t)tp_op_find(&weight->form->op, TP_ROLE_CODES);
     info->code = -1; /* numbers have none */
-    if (weight->form->op.codec != TP_CODEC_FLOAT)
+    if (!tp_codecs[weight->form->op.codec].is_number)
         info->code = code_of(&weight->form->op, weight->form->op.out[c].element,
                              info->spot[c].raw);
     info->multiple = -1;

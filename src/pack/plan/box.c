@@ -59,18 +59,24 @@ enum tp_code tp_unit_granule(const struct tp_plan *plan, const struct tp_unit *u
     return code;
 }
 
+uint64_t tp_box_base(const struct tp_op *op, uint32_t i, struct tp_box3 whole_size,
+                     const struct tp_box *box, const struct tp_layout *whole)
+{
+    const struct tp_op_out *out = &op->out[i];
+    uint64_t e = box->e, n = box->n;
+    tp_op_fold(op, i, whole_size.n, &e, &n);
+    return tp_layout_at(whole, e, out->per_n ? n / out->per_n : 0,
+                        out->per_k ? box->k / out->per_k : 0);
+}
+
 enum tp_code tp_box_layouts(const struct tp_op *op, uint32_t i, struct tp_box3 whole_size,
                             const struct tp_box *box, struct tp_layout *part,
                             struct tp_layout *whole, uint64_t *base, struct tp_err *err)
 {
-    const struct tp_op_out *out = &op->out[i];
     enum tp_code code = tp_op_layout(op, i, box->size, part, err);
-    uint64_t e = box->e, n = box->n;
     if (code || (code = tp_op_whole_layout(op, i, whole_size, whole, err)))
         return code;
-    tp_op_fold(op, i, whole_size.n, &e, &n);
-    *base = tp_layout_at(whole, e, out->per_n ? n / out->per_n : 0,
-                         out->per_k ? box->k / out->per_k : 0);
+    *base = tp_box_base(op, i, whole_size, box, whole);
     return TP_OK;
 }
 

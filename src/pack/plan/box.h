@@ -73,8 +73,11 @@ enum tp_code tp_weight_cover(const struct tp_weight *weight, uint64_t row, uint6
                              uint64_t k, uint64_t columns, struct tp_box *cover,
                              struct tp_err *err);
 
-/* Layouts of output i for a box on its own and for the whole, and the offset of
- * the box's first element in the whole. */
+/* The offset of the box's first element in output i of the whole, which lies there so. */
+uint64_t tp_box_base(const struct tp_op *op, uint32_t i, struct tp_box3 whole_size,
+                     const struct tp_box *box, const struct tp_layout *whole);
+
+/* Layouts of output i for a box on its own and for the whole, and that offset. */
 enum tp_code tp_box_layouts(const struct tp_op *op, uint32_t i, struct tp_box3 whole_size,
                             const struct tp_box *box, struct tp_layout *part,
                             struct tp_layout *whole, uint64_t *base, struct tp_err *err);

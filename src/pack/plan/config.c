@@ -29,7 +29,7 @@ struct used {
 static const json_t *config_of(const struct tp_plan *plan, const struct tp_unit *unit)
 {
     bool own = unit >= plan->units && unit < plan->units + plan->unit_count;
-    if (own || !tp_op_needs_reference(&unit->form->format->op) ||
+    if (own || !(tp_op_needs(&unit->form->format->op) & TP_NEED_REFERENCE) ||
         plan->weights->items[unit->views[0].weight].origin)
         return unit->form->format->config;
     return NULL;

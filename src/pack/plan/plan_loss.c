@@ -6,6 +6,7 @@
 #include "pack/plan/plan_build.h"
 
 #include "kernels/op/recast.h"
+#include "kernels/op/traits.h"
 
 #include <stdio.h>
 
@@ -27,7 +28,7 @@ enum tp_loss tp_unit_loss(const struct tp_plan *plan, const struct tp_unit *unit
 {
     const struct tp_weight *source = &plan->weights->items[unit->views[0].weight];
     if (!unit->form->format || !source->form->format ||
-        source->form->op.codec == TP_CODEC_FLOAT)
+        tp_codecs[source->form->op.codec].is_number)
         return TP_LOSS_NONE;
     if (unit->form->kind == TP_UNIT_ENCODE)
         return TP_LOSS_VALUES;
@@ -129,7 +130,7 @@ static const char *lossy_reason(const struct tp_builder *b, const struct tp_weig
     const struct tp_op *from = &weight->form->op, *to = &unit->form->op;
     if (inverts_for_nothing(from, unit->form))
         return other_global(b, from, unit->form, text, size);
-    if (from->codec == TP_CODEC_FLOAT)
+    if (tp_codecs[from->codec].is_number)
         return NULL; /* nothing was quantized yet */
     if (loses_little(from, to) || (b->request->recorded && from->codec != TP_CODEC_INT4))
         return NULL; /* recorded: 0.1.0 asked for --requantize with int4 only */

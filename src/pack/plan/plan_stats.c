@@ -10,6 +10,7 @@
 #include "pack/plan/plan_build.h"
 
 #include "kernels/op/recast.h"
+#include "kernels/op/traits.h"
 #include "pack/os/os.h"
 #include "pack/model/model_names.h"
 
@@ -56,7 +57,7 @@ static enum tp_code collect(struct tp_builder *b, struct member *members, size_t
             continue;
         *groups += unit->form->box.e;
         bool shares = unit->form->rank == 2 &&
-                      (unit->form->op.codec == TP_CODEC_NVFP4 || unit->form->op.fused_global);
+                      (tp_codecs[unit->form->op.codec].has_global || unit->form->op.fused_global);
         bool fused = shares && tp_name_fused(&b->plan->weights->facts, unit->name, key, sizeof key,
                                              NULL);
         members[*count].unit = u;

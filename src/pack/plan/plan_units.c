@@ -610,7 +610,7 @@ static bool is_already(const struct tp_weight *weight, const struct tp_rule *rul
         return false;
     if (tp_rule_searches(rule)) /* which settle() allows with --requantize only */
         return false;
-    if (!weight->origin && tp_op_needs_reference(&weight->form->format->op))
+    if (!weight->origin && (tp_op_needs(&weight->form->format->op) & TP_NEED_REFERENCE))
         return false; /* zero points and order: written anew, in the one way that is ours */
     if (weight->origin)
         return memcmp(&weight->form->settings, &settings, sizeof settings) == 0;

@@ -120,13 +120,11 @@ static enum tp_code no_format(const char *name, struct tp_err *err)
 
 static enum tp_code set_format(struct tp_rule *rule, const char *name, struct tp_err *err)
 {
-    enum tp_code code = tp_formats_check(err);
-    if (code)
+    enum tp_code code = tp_format_get(name, &rule->format, err);
+    if (code || (rule->format && !rule->format->input_only))
         return code;
-    rule->format = tp_format_find(name);
-    if (rule->format && !rule->format->input_only)
-        return TP_OK;
-    return no_format(name, err);
+    code = tp_formats_check(err); /* what is not read yet is not unknown */
+    return code ? code : no_format(name, err);
 }
 
 enum tp_code tp_request_to(struct tp_request *request, const char *format,

@@ -52,31 +52,11 @@ void *tp_compute_bytes(struct tp_compute *c, uint64_t bytes, struct tp_err *err)
     return room(&c->host_in, bytes, err);
 }
 
-enum tp_code tp_op_total(const struct tp_op *op, struct tp_box3 box, uint64_t *total,
-                         struct tp_err *err)
+void tp_op_take(const struct tp_op_at *at, struct tp_arena *arena, void *buffers[TP_MAX_OUT])
 {
-    *total = 0;
-    for (uint32_t i = 0; i < op->outs; i++) {
-        uint64_t bytes;
-        enum tp_code code = tp_op_bytes(op, i, box, &bytes, err);
-        if (code)
-            return code;
-        *total += tp_round_up(bytes, ALIGN);
-    }
-    return TP_OK;
-}
-
-enum tp_code tp_op_take(const struct tp_op *op, struct tp_box3 box, struct tp_arena *arena,
-                        void *buffers[TP_MAX_OUT], struct tp_err *err)
-{
-    for (uint32_t i = 0; i < op->outs; i++) {
-        uint64_t bytes;
-        enum tp_code code = tp_op_bytes(op, i, box, &bytes, err);
-        if (code)
-            return code;
-        buffers[i] = op->out[i].role == TP_ROLE_WORDS ? NULL : tp_arena_take(arena, bytes);
-    }
-    return TP_OK;
+    for (uint32_t i = 0; i < at->op->outs; i++)
+        buffers[i] = at->op->out[i].role == TP_ROLE_WORDS ? NULL
+                                                          : tp_arena_take(arena, at->bytes[i]);
 }
 
 static bool on_device(const struct tp_compute *c)
@@ -87,7 +67,7 @@ static bool on_device(const struct tp_compute *c)
 /* Whether the box is in the lane and the GPU can read or write this operation. */
 static bool device_has(const struct tp_compute *c, const struct tp_op *op)
 {
-    return on_device(c) && !tp_op_needs_reference(op) && !tp_op_host_only(op);
+    return on_device(c) && tp_device_can(op);
 }
 
 static enum tp_code run_device(struct tp_compute *c, enum tp_cuda_kind kind,
@@ -125,7 +105,7 @@ static bool in_lane(const struct tp_compute *c, const void *data)
 enum tp_code tp_compute_encode(struct tp_compute *c, const struct tp_op *op, struct tp_args *args,
                                struct tp_err *err)
 {
-    if (in_lane(c, args->in[0]) && !tp_op_host_only(op))
+    if (in_lane(c, args->in[0]) && tp_device_can(op))
         return run_device(c, TP_CUDA_ENCODE, NULL, op, TP_DTYPE_NONE, args, err);
     enum tp_stage before = tp_stage_set(TP_STAGE_KERNEL);
     enum tp_code code = take_scratch(c, op, args, err);
@@ -199,7 +179,7 @@ enum tp_code tp_compute_requantize(struct tp_compute *c, const struct tp_op *fro
                                    const struct tp_op *to, enum tp_dtype via,
                                    struct tp_args *args, struct tp_err *err)
 {
-    if (device_has(c, from) && !tp_op_host_only(to))
+    if (device_has(c, from) && tp_device_can(to))
         return run_device(c, TP_CUDA_REQUANT, from, to, via, args, err);
     struct tp_args decode = *args;
     decode.dtype = args->dtype = via;

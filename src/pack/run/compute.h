@@ -7,7 +7,7 @@
 #ifndef TP_PACK_COMPUTE_H
 #define TP_PACK_COMPUTE_H
 
-#include "kernels/op/kernel.h"
+#include "kernels/op/op_at.h"
 
 struct tp_cuda_lane;
 
@@ -35,13 +35,8 @@ void *tp_compute_bytes(struct tp_compute *c, uint64_t bytes, struct tp_err *err)
 /* The next `bytes` of an arena that begin() made room for. */
 void *tp_arena_take(struct tp_arena *arena, uint64_t bytes);
 
-/* Bytes of an operation's outputs for a box, each rounded up to 64. */
-enum tp_code tp_op_total(const struct tp_op *op, struct tp_box3 box, uint64_t *bytes,
-                         struct tp_err *err);
-
-/* Takes a buffer for each output (NULL for layout words) from the arena. */
-enum tp_code tp_op_take(const struct tp_op *op, struct tp_box3 box, struct tp_arena *arena,
-                        void *buffers[TP_MAX_OUT], struct tp_err *err);
+/* Takes a buffer for each output (NULL for layout words) from the arena: at->total bytes. */
+void tp_op_take(const struct tp_op_at *at, struct tp_arena *arena, void *buffers[TP_MAX_OUT]);
 
 /* Run on the device when the box is there, else on the CPU. args->in and out are
  * what was taken from c->in and c->out; scratch is provided here. */

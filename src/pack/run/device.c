@@ -94,7 +94,8 @@ static const struct tp_unit *sample_unit(const struct tp_plan *plan)
 struct sample {
     const struct tp_unit *unit;
     struct tp_box3 box;
-    uint64_t in_bytes, out_bytes;
+    uint64_t in_bytes;
+    struct tp_op_at at; /* the operation at that size */
 };
 
 /* Halves a length; false when it is one granule already. */
@@ -108,7 +109,7 @@ static bool shorten(uint64_t *k, uint64_t granule)
 /* Memory for working on the sample, until the run has its own. */
 static uint64_t sample_memory(const struct sample *sample)
 {
-    return sample->in_bytes + sample->out_bytes +
+    return sample->in_bytes + sample->at.total +
            tp_encode_scratch(&sample->unit->form->op, sample->box);
 }
 
@@ -131,9 +132,9 @@ static bool make_sample(const struct tp_plan *plan, uint64_t most_memory, struct
     sample->box.n = tp_min_u64(sample->box.n, sample->unit->form->box.n);
     do { /* padding may make more of few rows than they are */
         sample->in_bytes = sample->box.n * sample->box.k * width;
-        if (tp_op_total(&sample->unit->form->op, sample->box, &sample->out_bytes, NULL))
+        if (tp_op_at(&sample->unit->form->op, sample->box, false, &sample->at, NULL))
             return false;
-    } while ((sample->out_bytes > SAMPLE_BYTES && shorten(&sample->box.k, gk)) ||
+    } while ((sample->at.total > SAMPLE_BYTES && shorten(&sample->box.k, gk)) ||
              (sample_memory(sample) > most_memory &&
               (shorten(&sample->box.n, gn) || shorten(&sample->box.k, gk))));
     return true;
@@ -160,14 +161,14 @@ static double measure(struct tp_compute *compute, const struct sample *sample)
     double best = 0;
     for (int round = 0; round < 3; round++) {
         struct tp_args args = {.box = sample->box, .dtype = sample->unit->form->dtype, .global = 1};
-        if (tp_compute_begin(compute, sample->in_bytes, sample->out_bytes, NULL))
+        if (tp_compute_begin(compute, sample->in_bytes, sample->at.total, NULL))
             return 0;
         void *in = tp_arena_take(compute->in, sample->in_bytes);
         if (round == 0)
             fill(in, sample->in_bytes, args.dtype);
         args.in[0] = in;
-        if (tp_op_take(&sample->unit->form->op, sample->box, compute->out, args.out, NULL))
-            return 0;
+        tp_op_take(&sample->at, compute->out, args.out);
+        args.to_at = &sample->at;
         double start = tp_now();
         if (tp_compute_encode(compute, &sample->unit->form->op, &args, NULL))
             return 0;
@@ -194,7 +195,7 @@ static double measure_gpu(const struct tp_devices *devices, const struct sample 
     one.lanes_per_device = 1;
     double rate = 0;
     if (tp_devices_open(&one, compute, NULL) == TP_OK &&
-        sample->in_bytes <= one.slot && sample->out_bytes <= one.slot)
+        sample->in_bytes <= one.slot && sample->at.total <= one.slot)
         rate = measure(compute, sample);
     tp_compute_close(compute);
     return rate;

@@ -9,7 +9,6 @@
 #include "pack/plan/box.h"
 #include "pack/run/packed_io.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* Outputs that no row has a share of stay as they are. */
@@ -24,16 +23,11 @@ void tp_dense_op(const struct tp_op *op, struct tp_dense_op *dense)
     dense->op.stretches = 1;
     for (uint32_t i = 0; i < op->outs; i++) {
         struct tp_op_out *out = &dense->op.out[i];
-        char k[20] = "1"; /* "ceil(K,4294967295)" */
         out->word_bits = NULL;
         if (!has_rows(out))
             continue;
-        if (out->per_k)
-            snprintf(k, sizeof k, "ceil(K,%u)", out->per_k);
-        snprintf(dense->layout[i], sizeof dense->layout[i],
-                 "(E,ceil(N,%u),%s):(ceil(N,%u)*%s,%s,1)",
-                 out->per_n, k, out->per_n, k, k);
-        out->layout = dense->layout[i];
+        dense->layout[i] = tp_layout_rows(out->per_n, out->per_k);
+        out->layout = &dense->layout[i];
         out->place = tp_place_of(out->layout);
     }
 }

@@ -7,12 +7,11 @@
 
 #include "pack/plan/plan.h"
 
-enum { TP_DENSE_TEXT = 128 };
 
 /* An operation with the elements of another one, in order. */
 struct tp_dense_op {
     struct tp_op op;
-    char layout[TP_MAX_OUT][TP_DENSE_TEXT];
+    struct tp_layout_expr layout[TP_MAX_OUT];
 };
 void tp_dense_op(const struct tp_op *op, struct tp_dense_op *dense);
 

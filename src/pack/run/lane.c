@@ -6,6 +6,7 @@
 #include "pack/run/lane.h"
 
 #include "base/num.h"
+#include "kernels/op/traits.h"
 #include "pack/run/gather_rows.h"
 #include "pack/run/row_marks.h"
 #include "pack/source/contents.h"
@@ -66,6 +67,13 @@ static enum tp_code begin(struct tp_lane *lane, uint64_t in_bytes, uint64_t out_
     return tp_compute_begin(&lane->compute, in_bytes, out_bytes, &lane->err);
 }
 
+/* An operation at the size of a box; NULL with lane->err set. */
+static const struct tp_op_at *at_size(struct tp_lane *lane, const struct tp_op *op,
+                                      struct tp_box3 size)
+{
+    return tp_ops_at(&lane->ops, op, size, false, &lane->err);
+}
+
 /* A kernel multiplies by any of the eight scales of a group, and what is taken over is one. */
 static enum tp_code check_eights(struct tp_lane *lane, const struct tp_weight *weight,
                                  const struct tp_op *op, struct tp_box3 box,
@@ -77,16 +85,16 @@ static enum tp_code check_eights(struct tp_lane *lane, const struct tp_weight *w
     return code;
 }
 
-/* Reads the packed source of a box; args->in are its outputs. */
+/* Reads the packed source of a box, which is `at` that size; args->in are its outputs. */
 static enum tp_code read_source(struct tp_lane *lane, const struct source_box *source,
-                                struct tp_args *args)
+                                const struct tp_op_at *at, struct tp_args *args)
 {
     void *buffers[TP_MAX_OUT] = {0};
-    enum tp_code code = tp_op_take(&source->weight->form->op, source->cover.size, lane->compute.in,
-                                   buffers, &lane->err);
-    if (code == TP_OK)
-        code = tp_packed_read_into(lane->plan->ckpt, source->weight, &source->cover,
-                                   lane->options->contents, buffers, &lane->err);
+    tp_op_take(at, lane->compute.in, buffers);
+    enum tp_code code =
+        tp_packed_read_into(lane->plan->ckpt, source->weight, &source->cover, &lane->ops,
+                            lane->options->contents, buffers, &lane->err);
+    args->from_at = at;
     memcpy(args->in, buffers, sizeof buffers);
     return code ? code
                 : check_eights(lane, source->weight, &source->weight->form->op,
@@ -117,18 +125,21 @@ static enum tp_code load_share(struct tp_lane *lane, const struct tp_unit *unit,
     struct tp_view view = tp_unit_view(unit, box->e, v);
     struct tp_box part = {.k = box->k, .size = {1, share.count, box->size.k}};
     struct tp_args args = {.dtype = unit->form->dtype, .box = part.size};
-    uint64_t in_bytes, out_bytes = tp_value_bytes(part.size, unit->form->dtype);
+    uint64_t out_bytes = tp_value_bytes(part.size, unit->form->dtype);
     uint64_t row = tp_value_bytes((struct tp_box3){1, 1, box->size.k}, unit->form->dtype);
     void *buffers[TP_MAX_OUT] = {0};
     struct tp_dense_op dense;
+    struct tp_op_at at;
     enum tp_code code;
     if (share.count == 0)
         return TP_OK;
     tp_dense_op(&lane->plan->weights->items[view.weight].form->op, &dense);
-    if ((code = tp_op_total(&dense.op, part.size, &in_bytes, &lane->err)) ||
-        (code = begin(lane, in_bytes, out_bytes)) ||
-        (code = tp_op_take(&dense.op, part.size, lane->compute.in, buffers, &lane->err)) ||
-        (code = tp_rows_gather_share(lane->plan, &view, &part, &share, &dense.op, buffers,
+    if ((code = tp_op_at(&dense.op, part.size, false, &at, &lane->err)) ||
+        (code = begin(lane, at.total, out_bytes)))
+        return code;
+    tp_op_take(&at, lane->compute.in, buffers);
+    args.from_at = &at;
+    if ((code = tp_rows_gather_share(lane->plan, &view, &part, &share, &dense.op, buffers,
                                      &lane->err)))
         return code;
     memcpy(args.in, buffers, sizeof buffers);
@@ -160,7 +171,7 @@ static enum tp_code load_values(struct tp_lane *lane, const struct tp_unit *unit
 {
     struct source_box source;
     struct tp_args args = {.dtype = unit->form->dtype};
-    uint64_t in_bytes;
+    const struct tp_op_at *at;
     enum tp_code code;
     if (is_plain(lane, unit)) {
         if ((code = begin(lane, tp_value_bytes(box->size, unit->form->dtype), 0)))
@@ -171,10 +182,13 @@ static enum tp_code load_values(struct tp_lane *lane, const struct tp_unit *unit
     }
     if (unit->form->gathers)
         return load_gathered(lane, unit, box, values);
-    if ((code = source_of(lane, unit, box, &source)) ||
-        (code = tp_op_total(&source.weight->form->op, source.cover.size, &in_bytes, &lane->err)) ||
-        (code = begin(lane, in_bytes, tp_value_bytes(source.cover.size, unit->form->dtype))) ||
-        (code = read_source(lane, &source, &args)))
+    if ((code = source_of(lane, unit, box, &source)))
+        return code;
+    at = at_size(lane, &source.weight->form->op, source.cover.size);
+    if (!at)
+        return lane->err.code;
+    if ((code = begin(lane, at->total, tp_value_bytes(source.cover.size, unit->form->dtype))) ||
+        (code = read_source(lane, &source, at, &args)))
         return code;
     args.box = source.cover.size;
     args.out[0] =
@@ -244,12 +258,12 @@ static enum tp_code refuse_nonfinite(struct tp_lane *lane, const struct tp_unit 
         return tp_fail(&lane->err, TP_E_INPUT, "some of its values are so large that F16 has no "
                        "scale for them");
     }
-    if (!count && unit->form->op.codec == TP_CODEC_FLOAT) {
+    if (!count && tp_codecs[unit->form->op.codec].is_number) {
         tp_err_hint(&lane->err, "--nonfinite keep stores infinity; --exclude leaves it as it is");
         return tp_fail(&lane->err, TP_E_INPUT, "some of its values are so large that they are "
                        "infinite in the type that this format stores");
     }
-    if (!count && tp_op_is_odd(&unit->form->op)) {
+    if (!count && (tp_op_needs(&unit->form->op) & (TP_NEED_FACTOR | TP_NEED_INT_FACTOR))) {
         tp_err_hint(&lane->err, "--exclude leaves it as it is");
         return tp_fail(&lane->err, TP_E_INPUT, "some of its values are so large that a scale, "
                        "times the power of two that this format multiplies it by, is infinite");
@@ -309,14 +323,16 @@ static enum tp_code check_taken(struct tp_lane *lane, const struct tp_unit *unit
 static enum tp_code convert_packed(struct tp_lane *lane, const struct tp_unit *unit,
                                    const struct source_box *source, struct tp_args *args)
 {
-    uint64_t in_bytes, out_bytes;
+    const struct tp_op_at *from = at_size(lane, &source->weight->form->op, source->cover.size);
+    const struct tp_op_at *to = at_size(lane, &unit->form->op, args->box);
     enum tp_code code;
-    if ((code =
-             tp_op_total(&source->weight->form->op, source->cover.size, &in_bytes, &lane->err)) ||
-        (code = tp_op_total(&unit->form->op, args->box, &out_bytes, &lane->err)) ||
-        (code = begin(lane, in_bytes, out_bytes)) || (code = read_source(lane, source, args)) ||
-        (code = tp_op_take(&unit->form->op, args->box, lane->compute.out, args->out, &lane->err)))
+    if (!from || !to)
+        return lane->err.code;
+    if ((code = begin(lane, from->total, to->total)) ||
+        (code = read_source(lane, source, from, args)))
         return code;
+    tp_op_take(to, lane->compute.out, args->out);
+    args->to_at = to;
     if (unit->form->kind == TP_UNIT_REPACK &&
         (code = check_taken(lane, unit, source, &source->weight->form->op, args)))
         return code;
@@ -334,17 +350,20 @@ static enum tp_code convert_cut(struct tp_lane *lane, const struct tp_unit *unit
 {
     struct tp_box inside = part_of(source);
     struct tp_args whole = *args;
-    uint64_t in_bytes, out_bytes, cut_bytes;
+    const struct tp_op_at *from = at_size(lane, &source->weight->form->op, source->cover.size);
+    const struct tp_op_at *to = at_size(lane, &unit->form->op, source->cover.size);
+    const struct tp_op_at *cut = at_size(lane, &unit->form->op, args->box);
     enum tp_code code;
+    if (!from || !to || !cut)
+        return lane->err.code;
     whole.box = source->cover.size;
-    if ((code = tp_op_total(&source->weight->form->op, whole.box, &in_bytes, &lane->err)) ||
-        (code = tp_op_total(&unit->form->op, whole.box, &out_bytes, &lane->err)) ||
-        (code = tp_op_total(&unit->form->op, args->box, &cut_bytes, &lane->err)) ||
-        (code = begin(lane, in_bytes, out_bytes + cut_bytes)) ||
-        (code = read_source(lane, source, &whole)) ||
-        (code = tp_op_take(&unit->form->op, whole.box, lane->compute.out, whole.out, &lane->err)) ||
-        (code = tp_op_take(&unit->form->op, args->box, lane->compute.out, args->out, &lane->err)) ||
-        (code = check_taken(lane, unit, source, &source->weight->form->op, &whole)) ||
+    whole.to_at = to;
+    if ((code = begin(lane, from->total, to->total + cut->total)) ||
+        (code = read_source(lane, source, from, &whole)))
+        return code;
+    tp_op_take(to, lane->compute.out, whole.out);
+    tp_op_take(cut, lane->compute.out, args->out);
+    if ((code = check_taken(lane, unit, source, &source->weight->form->op, &whole)) ||
         (code = tp_compute_repack(&lane->compute, &source->weight->form->op, &unit->form->op,
                                   &whole, &lane->err)))
         return code;
@@ -356,13 +375,18 @@ static enum tp_code convert_cut(struct tp_lane *lane, const struct tp_unit *unit
 static enum tp_code convert_values(struct tp_lane *lane, const struct tp_unit *unit,
                                    const struct tp_box *box, struct tp_args *args)
 {
-    uint64_t in_bytes = tp_value_bytes(box->size, unit->form->dtype), out_bytes;
+    uint64_t in_bytes = tp_value_bytes(box->size, unit->form->dtype);
     const void *values = NULL;
     bool plain = is_plain(lane, unit);
-    enum tp_code code = tp_op_total(&unit->form->op, box->size, &out_bytes, &lane->err);
-    if (code == TP_OK && !plain)
+    const struct tp_op_at *at;
+    enum tp_code code = TP_OK;
+    if (!plain)
         code = load_values(lane, unit, box, &values); /* ends in lane->cropped */
-    if (code || (code = begin(lane, in_bytes, out_bytes)))
+    if (code)
+        return code;
+    if (!(at = at_size(lane, &unit->form->op, box->size)))
+        return lane->err.code;
+    if ((code = begin(lane, in_bytes, at->total)))
         return code;
     void *to = tp_arena_take(lane->compute.in, in_bytes);
     if (plain)
@@ -371,9 +395,10 @@ static enum tp_code convert_values(struct tp_lane *lane, const struct tp_unit *u
         memcpy(to, values, in_bytes);
     args->dtype = unit->form->dtype;
     args->in[0] = to;
-    if (code ||
-        (code = tp_op_take(&unit->form->op, box->size, lane->compute.out, args->out, &lane->err)))
+    if (code)
         return code;
+    tp_op_take(at, lane->compute.out, args->out);
+    args->to_at = at;
     return tp_compute_encode(&lane->compute, &unit->form->op, args, &lane->err);
 }
 
@@ -385,16 +410,17 @@ static enum tp_code convert_gathered(struct tp_lane *lane, const struct tp_unit 
     struct source_box source = {.want = {.size = box->size}, .cover = {.size = box->size},
         .weight = &lane->plan->weights->items[unit->views[0].weight]};
     void *buffers[TP_MAX_OUT] = {0};
+    const struct tp_op_at *to = at_size(lane, &unit->form->op, box->size);
     struct tp_dense_op dense;
-    uint64_t in_bytes, out_bytes;
-    enum tp_code code;
+    struct tp_op_at from;
+    enum tp_code code = to ? TP_OK : lane->err.code;
     tp_dense_op(&source.weight->form->op, &dense);
-    if ((code = tp_op_total(&dense.op, box->size, &in_bytes, &lane->err)) ||
-        (code = tp_op_total(&unit->form->op, box->size, &out_bytes, &lane->err)) ||
-        (code = begin(lane, in_bytes, out_bytes)) ||
-        (code = tp_op_take(&dense.op, box->size, lane->compute.in, buffers, &lane->err)) ||
-        (code = tp_rows_gather(lane->plan, unit, box, &dense.op, buffers, &lane->err)) ||
-        (code = tp_op_take(&unit->form->op, box->size, lane->compute.out, args->out, &lane->err)))
+    if (code || (code = tp_op_at(&dense.op, box->size, false, &from, &lane->err)) ||
+        (code = begin(lane, from.total, to->total)))
+        return code;
+    tp_op_take(&from, lane->compute.in, buffers);
+    tp_op_take(to, lane->compute.out, args->out);
+    if ((code = tp_rows_gather(lane->plan, unit, box, &dense.op, buffers, &lane->err)))
         return code;
     memcpy(args->in, buffers, sizeof buffers);
     if ((code = check_eights(lane, source.weight, &dense.op, box->size, args->in)) ||
@@ -480,24 +506,26 @@ static enum tp_code convert_piece(struct tp_lane *lane, const struct tp_unit *un
     struct tp_box3 wide = {piece->size.e, piece->size.n, piece->size.k + extra};
     struct tp_args whole = {.box = wide, .dtype = unit->form->dtype};
     struct tp_box inside = {.k = extra, .size = piece->size};
-    uint64_t bytes = tp_value_bytes(piece->size, unit->form->dtype), wide_bytes, cut_bytes;
+    uint64_t bytes = tp_value_bytes(piece->size, unit->form->dtype);
     const void *values;
     enum tp_code code;
     if ((code = load_values(lane, unit, piece, &values)) ||
         (code = tp_buffer_room(&lane->piece, bytes, &lane->err)))
         return code;
     memcpy(lane->piece.data, values, bytes); /* where they are is needed now */
-    if ((code = tp_op_total(op, wide, &wide_bytes, &lane->err)) ||
-        (code = tp_op_total(op, piece->size, &cut_bytes, &lane->err)) ||
-        (code = begin(lane, tp_value_bytes(wide, unit->form->dtype), wide_bytes + cut_bytes)))
+    const struct tp_op_at *at = at_size(lane, op, wide), *cut = at_size(lane, op, piece->size);
+    if (!at || !cut)
+        return lane->err.code;
+    if ((code = begin(lane, tp_value_bytes(wide, unit->form->dtype), at->total + cut->total)))
         return code;
     void *to = tp_arena_take(lane->compute.in, tp_value_bytes(wide, unit->form->dtype));
     tp_row_widen(unit->form->dtype, lane->piece.data, piece->size.n, piece->size.k,
                  lane->marks.data, extra, to);
     whole.in[0] = to;
-    if ((code = tp_op_take(op, wide, lane->compute.out, whole.out, &lane->err)) ||
-        (code = tp_op_take(op, piece->size, lane->compute.out, args->out, &lane->err)) ||
-        (code = tp_compute_encode(&lane->compute, op, &whole, &lane->err)))
+    whole.to_at = at;
+    tp_op_take(at, lane->compute.out, whole.out);
+    tp_op_take(cut, lane->compute.out, args->out);
+    if ((code = tp_compute_encode(&lane->compute, op, &whole, &lane->err)))
         return code;
     if ((whole.flags & TP_SAW_NONFINITE) && !lane->options->keep_nonfinite)
         return refuse_nonfinite(lane, unit);
@@ -516,8 +544,8 @@ static enum tp_code convert_pieces(struct tp_lane *lane, uint32_t u, const struc
     for (uint64_t i = 0; code == TP_OK && tp_grid_piece(grid, box, i, &piece); i++) {
         struct tp_args args = {0};
         if ((code = convert_piece(lane, unit, &piece, grid->extra, &args)) == TP_OK &&
-            (code = tp_packed_write(unit, &piece, index + i == 0, args.out, lane->sink,
-                                    &lane->err)) == TP_OK)
+            (code = tp_packed_write(unit, &piece, index + i == 0, args.out, &lane->ops,
+                                    lane->sink, &lane->err)) == TP_OK)
             code = observe(lane, u, index * pieces + i, &piece, &args);
     }
     return code;
@@ -551,7 +579,8 @@ enum tp_code tp_lane_box(struct tp_lane *lane, uint32_t u, const struct tp_grid 
         if (code == TP_OK)
             code = tp_values_write(unit, &box, values, lane->sink, &lane->err);
     } else if ((code = convert(lane, unit, &box, &args)) == TP_OK) {
-        code = tp_packed_write(unit, &box, index == 0, args.out, lane->sink, &lane->err);
+        code = tp_packed_write(unit, &box, index == 0, args.out, &lane->ops, lane->sink,
+                               &lane->err);
     }
     if (code == TP_OK && !grid->piece)
         code = observe(lane, u, index, &box, &args);

@@ -11,6 +11,7 @@ struct tp_lane {
     struct tp_sink *sink;
     const struct tp_run_options *options;
     struct tp_compute compute;
+    struct tp_ops_at ops; /* of the plan's operations, at the sizes of boxes and of wholes */
     struct tp_buffer piece, cropped, importance, marks;
     struct tp_err err;
 };

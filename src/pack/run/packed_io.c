@@ -96,14 +96,24 @@ static int write_run(void *arg, uint64_t whole, uint64_t part, uint64_t length)
     return t->batched < BATCH ? 0 : (int)hand_over(t);
 }
 
-/* All runs of output i, or the single element of an output without a layout. */
+/* All runs of output i, or the single element of an output without a layout. `kept` (or NULL) has
+ * operations at sizes that were asked for before. */
 static enum tp_code move(const struct tp_op *op, uint32_t i, struct tp_box3 whole_size,
-                         const struct tp_box *box, tp_run_visit visit, struct transfer *t)
+                         const struct tp_box *box, struct tp_ops_at *kept, tp_run_visit visit,
+                         struct transfer *t)
 {
     struct tp_layout part, whole;
     uint64_t base;
     if (!op->out[i].layout)
         return (enum tp_code)visit(t, 0, 0, 1);
+    if (kept) {
+        const struct tp_op_at *a = tp_ops_at(kept, op, box->size, false, t->err);
+        const struct tp_op_at *b = a ? tp_ops_at(kept, op, whole_size, true, t->err) : NULL;
+        if (!b)
+            return t->err->code;
+        base = tp_box_base(op, i, whole_size, box, &b->layout[i]);
+        return (enum tp_code)tp_layout_runs(&a->layout[i], &b->layout[i], base, visit, t);
+    }
     enum tp_code code = tp_box_layouts(op, i, whole_size, box, &part, &whole, &base, t->err);
     return code ? code : (enum tp_code)tp_layout_runs(&part, &whole, base, visit, t);
 }
@@ -136,8 +146,9 @@ static enum tp_code check_order(const struct tp_checkpoint *ckpt, const struct t
 }
 
 enum tp_code tp_packed_read_into(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
-                                 const struct tp_box *cover, struct tp_contents *contents,
-                                 void *const to[], struct tp_err *err)
+                                 const struct tp_box *cover, struct tp_ops_at *kept,
+                                 struct tp_contents *contents, void *const to[],
+                                 struct tp_err *err)
 {
     enum tp_code code = TP_OK;
     struct window window; /* of which the first members alone are set: the bytes are many */
@@ -155,7 +166,7 @@ enum tp_code tp_packed_read_into(const struct tp_checkpoint *ckpt, const struct 
                              .bits = tp_element_bits(weight->form->op.out[i].element),
                              .data = to[i],
                              .err = err};
-        code = move(&weight->form->op, i, weight->form->box, cover, read_run, &t);
+        code = move(&weight->form->op, i, weight->form->box, cover, kept, read_run, &t);
     }
     if (code || (contents && (code = tp_contents_refuse(contents, err))) ||
         (code = check_codes(ckpt, weight, cover->size, to, err)))
@@ -175,7 +186,7 @@ enum tp_code tp_packed_read(const struct tp_checkpoint *ckpt, const struct tp_we
             return code;
         data[i] = to[i].data;
     }
-    return tp_packed_read_into(ckpt, weight, cover, NULL, data, err);
+    return tp_packed_read_into(ckpt, weight, cover, NULL, NULL, data, err);
 }
 
 static int copy_run(void *arg, uint64_t whole, uint64_t part, uint64_t length)
@@ -195,14 +206,14 @@ enum tp_code tp_packed_cut(const struct tp_op *op, struct tp_box3 size, const st
         struct transfer t = {.bits = tp_element_bits(op->out[i].element), .from = from[i],
                              .data = to[i], .err = err};
         if (op->out[i].role != TP_ROLE_WORDS)
-            code = move(&part, i, size, box, copy_run, &t);
+            code = move(&part, i, size, box, NULL, copy_run, &t);
     }
     return code;
 }
 
 enum tp_code tp_packed_write(const struct tp_unit *unit,
                              const struct tp_box *box, bool first_box, void *const from[],
-                             struct tp_sink *sink, struct tp_err *err)
+                             struct tp_ops_at *kept, struct tp_sink *sink, struct tp_err *err)
 {
     struct tp_piece batch[BATCH];
     enum tp_code code = TP_OK;
@@ -218,7 +229,7 @@ enum tp_code tp_packed_write(const struct tp_unit *unit,
             continue;
         if (out->role != TP_ROLE_WORDS && (out->layout || first_box) &&
             (!once || (box->n == 0 && box->k == 0)))
-            code = move(&unit->form->op, i, unit->form->box, box, write_run, &t);
+            code = move(&unit->form->op, i, unit->form->box, box, kept, write_run, &t);
         if (code == TP_OK)
             code = hand_over(&t);
     }

@@ -4,6 +4,7 @@
 #ifndef TP_PACK_PACKED_IO_H
 #define TP_PACK_PACKED_IO_H
 
+#include "kernels/op/op_at.h"
 #include "pack/os/buffer.h"
 #include "pack/plan/box.h"
 #include "pack/sink/sink.h"
@@ -13,11 +14,12 @@
  * expert) into to[i], which holds tp_op_bytes() of that box. Outputs without a
  * tensor, and layout words, are left alone. What is read can be decoded: act-order
  * that names a group there is not is TP_E_INPUT, bytes that are no int4 TP_E_UNSUPPORTED.
- * `contents`: those of the weights that are copied, TP_E_INPUT where this one's are wrong; or
- * NULL. */
+ * `kept` (or NULL): operations of the plan at sizes that were asked for before. `contents`: those
+ * of the weights that are copied, TP_E_INPUT where this one's are wrong; or NULL. */
 enum tp_code tp_packed_read_into(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
-                                 const struct tp_box *cover, struct tp_contents *contents,
-                                 void *const to[], struct tp_err *err);
+                                 const struct tp_box *cover, struct tp_ops_at *kept,
+                                 struct tp_contents *contents, void *const to[],
+                                 struct tp_err *err);
 
 /* The same into buffers that grow as needed. */
 enum tp_code tp_packed_read(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
@@ -33,7 +35,7 @@ enum tp_code tp_packed_cut(const struct tp_op *op, struct tp_box3 size, const st
  * that exist once for the whole unit (a global scale). */
 enum tp_code tp_packed_write(const struct tp_unit *unit,
                              const struct tp_box *box, bool first_box, void *const from[],
-                             struct tp_sink *sink, struct tp_err *err);
+                             struct tp_ops_at *kept, struct tp_sink *sink, struct tp_err *err);
 
 /* Reads the values of a box of a unit whose parts are plain, compact [e][n][k]. */
 enum tp_code tp_values_read(const struct tp_plan *plan, const struct tp_unit *unit,

@@ -7,6 +7,7 @@
 #include "base/num.h"
 #include "kernels/op/codec.h"
 #include "kernels/op/floats.h"
+#include "kernels/op/traits.h"
 #include "pack/os/os.h"
 #include "pack/source/source_check.h"
 
@@ -32,15 +33,14 @@ static bool is_group8(const struct tp_content *c)
 static bool is_number_code(const struct tp_op_out *out)
 {
     return out->role == TP_ROLE_CODES && !out->word_bits &&
-           (out->element == TP_ELEM_E4M3 || out->element == TP_ELEM_BF16 ||
-            out->element == TP_ELEM_F16 || out->element == TP_ELEM_F32);
+           (out->element == TP_ELEM_E4M3 || tp_elements[out->element].is_float);
 }
 
 static bool any_nonfinite(const struct tp_op_out *out, const uint8_t *data, uint64_t count)
 {
-    return out->element == TP_ELEM_E4M3
-               ? tp_e4m3_any_nan(data, count)
-               : tp_floats_any_nonfinite(tp_floats_dtype(out->element), data, count);
+    return tp_elements[out->element].is_float
+               ? tp_floats_any_nonfinite(tp_elements[out->element].dtype, data, count)
+               : tp_e4m3_any_nan(data, count);
 }
 
 /* Whether elements are scales, or multiples of them, or other numbers that may be none. */
@@ -334,9 +334,9 @@ enum tp_code tp_contents_refuse(struct tp_contents *contents, struct tp_err *err
                    : c->form->finite && out->role == TP_ROLE_GLOBAL
                        ? "a global scale is no positive number"
                    : c->form->finite && code
-                       ? out->element == TP_ELEM_E4M3
-                             ? "a code is NaN, or padding does not hold the fill value"
-                             : "a value is NaN or infinite, or padding does not hold the fill value"
+                       ? tp_elements[out->element].is_float
+                             ? "a value is NaN or infinite, or padding does not hold the fill value"
+                             : "a code is NaN, or padding does not hold the fill value"
                    : c->form->finite ? "a scale is NaN or infinite, or padding does not hold the "
                                        "fill value"
                                      : "padding does not hold the fill value",

@@ -3,7 +3,9 @@
  */
 #include "pack/source/descriptor.h"
 
+#include "base/layout_parse.h"
 #include "kernels/op/codec.h"
+#include "kernels/op/traits.h"
 #include "kernels/op/word_bits.h"
 #include "pack/format/format_words.h"
 #include "pack/text/json_tree.h"
@@ -15,7 +17,7 @@ static json_t *nibble_values(const struct tp_op *op, const struct tp_op_out *out
     json_t *values = json_array();
     for (unsigned stored = 0; stored < 16; stored++) {
         unsigned code = stored;
-        if (out->element == TP_ELEM_INT4)
+        if (tp_elements[out->element].has_table)
             for (code = 0; op->table[code] != stored;)
                 code++;
         double value = tp_codec_code_value(op->codec, (uint8_t)code);
@@ -76,7 +78,7 @@ static json_t *output_json(const struct tp_format *format, const struct tp_op *o
         tp_json_set(json, "factor", json_integer(out->factor));
     if (out->role == TP_ROLE_GLOBAL)
         tp_json_set(json, "divides", json_boolean(tp_op_divides(op)));
-    if (out->element == TP_ELEM_INT4 || out->element == TP_ELEM_E2M1)
+    if (tp_element_bits(out->element) == 4)
         tp_json_set(json, "values",
                             nibble_values(op, out, role == TP_ROLE_ZERO ? op->zero_add : 0));
     return json;

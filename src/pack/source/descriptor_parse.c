@@ -50,9 +50,11 @@ static enum tp_code read_format(const json_t *json, struct tp_weight_form *form,
 {
     const char *name = json_string_value(json_object_get(json, "format"));
     const json_t *box = json_object_get(json, "box");
-    form->format = name ? tp_format_find(name) : NULL;
     if (!name)
         return bad(err, "\"format\" is missing");
+    enum tp_code code = tp_format_get(name, &form->format, err);
+    if (code)
+        return code;
     if (!form->format ||
         json_integer_value(json_object_get(json, "version")) != form->format->version) {
         tp_err_hint(err, hint_newer);

@@ -1,6 +1,7 @@
 /* Choices of a scale search, to words and back. */
 #include "pack/source/search_choice.h"
 
+#include "kernels/op/traits.h"
 #include "pack/file/leafhash.h"
 #include "pack/text/json_tree.h"
 
@@ -46,18 +47,18 @@ enum tp_code tp_search_choice_make(const struct tp_search_words *words, enum tp_
     enum tp_code code = make_search(words, choice, err);
     if (code || choice->search == TP_SEARCH_NONE)
         return code;
-    if (choice->search == TP_SEARCH_W4A8 && codec != TP_CODEC_INT4) {
+    if (choice->search == TP_SEARCH_W4A8 && !tp_codecs[codec].searches_rows) {
         tp_err_hint(err, "search mse suits this format");
         return tp_fail(err, TP_E_USAGE, "search w4a8 is only for int4 formats");
     }
-    if (choice->is_signed && codec != TP_CODEC_INT4) {
+    if (choice->is_signed && !tp_codecs[codec].searches_rows) {
         tp_err_hint(err, "leave it out: a search goes without it");
         return tp_fail(err, TP_E_USAGE, "signed is only for int4 formats: other scales have no "
                        "sign");
     }
     if (!importance)
-        importance = importance_names[codec == TP_CODEC_INT4 ? TP_IMPORTANCE_MAGNITUDE
-                                                             : TP_IMPORTANCE_NONE];
+        importance = importance_names[tp_codecs[codec].searches_rows ? TP_IMPORTANCE_MAGNITUDE
+                                                              : TP_IMPORTANCE_NONE];
     int word = word_of(importance_names, TP_IMPORTANCE_FILE, importance);
     choice->importance = (uint8_t)(word < 0 ? TP_IMPORTANCE_FILE : word);
     return TP_OK;
@@ -113,10 +114,10 @@ bool tp_search_choice_fits(const struct tp_search_choice *choice, const struct t
 {
     if (choice->search == TP_SEARCH_NONE)
         return !choice->is_signed && choice->importance == TP_IMPORTANCE_NONE;
-    if (op->codec == TP_CODEC_INT4)
+    if (tp_codecs[op->codec].searches_rows)
         return groups_fit(choice, op);
     return choice->search == TP_SEARCH_MSE && !choice->is_signed &&
-           (op->codec == TP_CODEC_NVFP4 || op->codec == TP_CODEC_MXFP4);
+           tp_codecs[op->codec].searches;
 }
 
 enum tp_code tp_search_choice_check(const struct tp_search_choice *choice, const struct tp_op *op,

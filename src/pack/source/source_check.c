@@ -10,6 +10,7 @@
 #include "kernels/op/codec.h"
 #include "kernels/op/plane.h"
 #include "kernels/op/scalar.h"
+#include "kernels/op/traits.h"
 #include "pack/os/os.h"
 #include "pack/source/source_config.h"
 #include "pack/source/source_spare.h"
@@ -46,26 +47,7 @@ static void *slurp(const struct tp_checkpoint *ckpt, const struct tp_weight *wei
 /* The number that a stored scale is. */
 static float scale_at(enum tp_element element, const uint8_t *at)
 {
-    uint16_t half;
-    uint32_t word;
-    memcpy(&half, at, element == TP_ELEM_BF16 || element == TP_ELEM_F16 ? 2 : 1);
-    switch (element) {
-    case TP_ELEM_BF16:
-        return tp_bf16_to_f32(half);
-    case TP_ELEM_F16:
-        return tp_f16_to_f32(half);
-    case TP_ELEM_F32:
-        memcpy(&word, at, 4);
-        return tp_bits_f32(word);
-    case TP_ELEM_E4M3:
-        return tp_e4m3_value(*at);
-    case TP_ELEM_E4M3X8:
-        return tp_e4m3_value(tp_group8_scale(at));
-    case TP_ELEM_E5M3:
-        return tp_e4m3_value(tp_e5m3_to_e4m3(*at));
-    default:
-        return tp_e8m0_value(*at);
-    }
+    return (float)tp_elements[element].value(at);
 }
 
 /* Refers the coming failure to the tensor of output i. */
@@ -133,7 +115,7 @@ static enum tp_code config_says_v2(const struct tp_checkpoint *ckpt, bool *v2,
 static enum tp_code check_zeros(const struct tp_checkpoint *ckpt, struct tp_weight *weight, int i,
                                 struct tp_err *err)
 {
-    bool byte = weight->form->op.codec == TP_CODEC_INT8, symmetric = false, v2 = false;
+    bool byte = tp_op_middle(&weight->form->op) == 128, symmetric = false, v2 = false;
     uint32_t middle = byte ? 0x80808080u : 0x88888888u, less = byte ? 0x01010101u : 0x11111111u;
     enum tp_code code = TP_OK;
     if (!tp_op_zero_is_product(&weight->form->op))
@@ -174,7 +156,7 @@ static enum tp_code check_order(const struct tp_checkpoint *ckpt, struct tp_weig
 static enum tp_code read_version(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
                                  int i, struct tp_source_gptq *gptq, struct tp_err *err)
 {
-    bool byte = weight->form->op.codec == TP_CODEC_INT8, first, second;
+    bool byte = tp_op_middle(&weight->form->op) == 128, first, second;
     uint32_t middle = byte ? 0x80808080u : 0x88888888u, less = byte ? 0x01010101u : 0x11111111u;
     const struct tp_tensor *zeros = tensor_of(ckpt, weight, i);
     enum tp_code code = tp_source_words_are(ckpt, zeros, middle - less, middle - less, &first, err);
@@ -513,7 +495,7 @@ enum tp_code tp_source_zeros_fit(const struct tp_op *op, const struct tp_op *to,
                                  struct tp_box3 box, const void *const data[],
                                  struct tp_err *err)
 {
-    int z = tp_op_find(op, TP_ROLE_ZERO), most = op->codec == TP_CODEC_INT8 ? 255 : 15;
+    int z = tp_op_find(op, TP_ROLE_ZERO), most = 2 * tp_op_middle(op) - 1;
     bool product = tp_op_zero_is_product(op) || tp_op_zero_is_product(to);
     if (z < 0 || !data[z] || (to->zero_add == op->zero_add && !product))
         return TP_OK;

@@ -173,7 +173,8 @@ uint64_t tp_source_config_bits(const json_t *config)
     return set;
 }
 
-unsigned tp_source_config_activations(const json_t *config)
+enum tp_code tp_source_config_activations(const json_t *config, unsigned *activations,
+                                          struct tp_err *err)
 {
     json_t *item;
     const char *name;
@@ -184,9 +185,13 @@ unsigned tp_source_config_activations(const json_t *config)
             set |= 1u << tp_activations_of(item);
     json_array_foreach(json_object_get(config, "formats"), i, item) {
         const char *own = json_string_value(item);
-        const struct tp_format *format = own ? tp_format_find(own) : NULL;
+        const struct tp_format *format = NULL;
+        enum tp_code code = own ? tp_format_get(own, &format, err) : TP_OK;
+        if (code)
+            return code;
         if (format && format->op.codec == TP_CODEC_INT4)
             set |= 1u << listed_activations(format);
     }
-    return set & ~(1u << TP_ACTIVATIONS_UNSAID);
+    *activations = set & ~(1u << TP_ACTIVATIONS_UNSAID);
+    return TP_OK;
 }

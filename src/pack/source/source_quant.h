@@ -32,7 +32,8 @@ uint64_t tp_source_config_bits(const json_t *config);
 /* What becomes of the activations of 4-bit integers, as it says: a set of 1 << enum
  * tp_activations, of all of its groups of such; of our own method, of the formats that it lists.
  * 0 where it does not say. */
-unsigned tp_source_config_activations(const json_t *config);
+enum tp_code tp_source_config_activations(const json_t *config, unsigned *activations,
+                                          struct tp_err *err);
 
 /* The value of text_config in config.json, which must be there, and that of
  * quantization_config in it; data is NULL where there is none. Failures as above. */

@@ -6,16 +6,15 @@
  */
 #include "pack/source/source_spare.h"
 
+#include "pack/format/recognise.h"
 #include "pack/source/source_words.h"
 
 #include <string.h>
 
 /* Whether the output has that name, and says something of values: lists of words do not. */
-static bool is_companion(const struct tp_format *format, uint32_t i, const char *suffix)
+static bool is_companion(const struct tp_recognised *out, const char *suffix)
 {
-    const struct tp_format_out *out = &format->out[i];
-    enum tp_role role = format->op.out[i].role;
-    if (role == TP_ROLE_CODES || role == TP_ROLE_WORDS)
+    if (out->role == TP_ROLE_CODES || out->role == TP_ROLE_WORDS)
         return false;
     bool same = strcmp(suffix, out->suffix) == 0;
     for (int a = 0; a < TP_MAX_ALSO && out->also[a] && !same; a++)
@@ -28,19 +27,14 @@ static bool is_companion(const struct tp_format *format, uint32_t i, const char 
 static bool is_known(const char *suffix, enum tp_role *role)
 {
     bool known = false;
-    size_t count;
-    const struct tp_format *formats = tp_formats(&count);
-    for (size_t f = 0; f < count; f++)
-        for (uint32_t i = 0; i < formats[f].op.outs; i++) {
-            if (formats[f].described_only || !(formats[f].config || formats[f].input_only) ||
-                !is_companion(&formats[f], i, suffix))
-                continue;
-            enum tp_role is = formats[f].op.zero_add ? TP_ROLE_SCALE : formats[f].op.out[i].role;
-            if (formats[f].op.out[i].role == TP_ROLE_ORDER)
-                is = TP_ROLE_ORDER;
-            *role = known && *role != is ? TP_ROLE_SCALE : is;
-            known = true;
-        }
+    for (const struct tp_recognised *out = tp_recognised; out->format; out++) {
+        if (!is_companion(out, suffix))
+            continue;
+        enum tp_role is = out->stored_less && out->role != TP_ROLE_ORDER ? TP_ROLE_SCALE
+                                                                         : out->role;
+        *role = known && *role != is ? TP_ROLE_SCALE : is;
+        known = true;
+    }
     return known;
 }
 
@@ -67,7 +61,8 @@ static enum tp_code refuse(const struct tp_checkpoint *ckpt, const struct tp_wei
     char source[128];
     for (uint32_t i = weight->form->op.outs; i-- > 0;)
         if (weight->tensor[i] != TP_NO_TENSOR &&
-            is_companion(weight->form->format, i, weight->form->format->out[i].suffix))
+            weight->form->format->op.out[i].role != TP_ROLE_CODES &&
+            weight->form->format->op.out[i].role != TP_ROLE_WORDS)
             read = ckpt->tensors[weight->tensor[i]].name;
     tp_err_tensor(err, weight->name);
     tp_err_path(err, ckpt->files[spare->file].path);

@@ -5,6 +5,8 @@
 #include "pack/source/weights.h"
 
 #include "base/suffix.h"
+#include "kernels/op/traits.h"
+#include "pack/format/recognise.h"
 #include "pack/source/descriptor.h"
 #include "pack/source/source_quant.h"
 #include "pack/text/json_tree.h"
@@ -181,30 +183,22 @@ static const struct tp_format *with_group(const struct finder *f, const struct t
 }
 
 /* The length of the name before the joint, or 0 when the tensor's name is not that
- * of codes of this format. */
-static size_t stem_of(const struct tp_format *format, const char *name)
+ * of codes with that suffix. */
+static size_t stem_of(const char *suffix, const char *joint, const char *ending, const char *name)
 {
-    const char *suffix = format->out[tp_op_find(&format->op, TP_ROLE_CODES)].suffix;
     size_t size = strlen(name), suffix_size = strlen(suffix);
     if (size < suffix_size + 2 || strcmp(name + size - suffix_size, suffix) != 0 ||
-        name[size - suffix_size - 1] != format->joint[0])
+        name[size - suffix_size - 1] != joint[0])
         return 0;
     size -= suffix_size + 1;
-    size_t stem = format->stem ? strlen(format->stem) : 0;
-    return stem <= size && memcmp(name + size - stem, format->stem ? format->stem : "", stem) == 0
-               ? size
-               : 0;
+    size_t stem = ending ? strlen(ending) : 0;
+    return stem <= size && memcmp(name + size - stem, ending ? ending : "", stem) == 0 ? size : 0;
 }
 
 static bool match_format(const struct finder *f, const struct tp_format *format,
-                         const struct tp_tensor *codes, struct tp_weight *weight)
+                         const struct tp_tensor *codes, size_t prefix_size,
+                         struct tp_weight *weight)
 {
-    uint32_t c = (uint32_t)tp_op_find(&format->op, TP_ROLE_CODES);
-    if (codes->dtype != format->out[c].dtype)
-        return false;
-    size_t prefix_size = stem_of(format, codes->name) + 1;
-    if (prefix_size == 1)
-        return false;
     for (int i = 0; i < TP_MAX_ABSENT && format->absent[i]; i++)
         if (find_sibling(f, codes, prefix_size, format->absent[i]))
             return false;
@@ -255,22 +249,12 @@ static void no_tensors(struct tp_weight *weight)
 
 /* Formats of the same integers differ in what becomes of activations. Where config.json does not
  * say it, those that leave them plain are known by their descriptors only. */
-static bool activations_agree(const struct finder *f, const struct tp_format *format)
+static bool activations_agree(const struct finder *f, const struct tp_recognised *codes)
 {
-    if (format->activations == TP_ACTIVATIONS_UNSAID || !tp_op_is_int(&format->op))
+    if (codes->activations == TP_ACTIVATIONS_UNSAID || !tp_codecs[codes->codec].is_int)
         return true;
-    return f->activations ? f->activations >> format->activations & 1
-                          : format->activations != TP_ACTIVATIONS_PLAIN;
-}
-
-/* Whether it is of the formats that are tried in this turn. Kernel-ready formats are known by
- * their descriptors only. Those with codes of as many bits as config.json says come first, and of
- * them those that are written too: they are special cases of those that are not. */
-static bool has_turn(const struct finder *f, const struct tp_format *format, int turn)
-{
-    bool agrees = f->bits >> format->bits & 1;
-    return (turn % 2 ? format->input_only : format->config != NULL) && agrees == (turn < 2) &&
-           !format->described_only && activations_agree(f, format);
+    return f->activations ? f->activations >> codes->activations & 1
+                          : codes->activations != TP_ACTIVATIONS_PLAIN;
 }
 
 /* Whether the rows of gate and up alternate in a stack of that name. */
@@ -280,18 +264,39 @@ static bool stands_in_turn(const struct finder *f, const char *name)
     return tp_name_stack(&f->weights->facts, name, &stack) && stack.is->alternates;
 }
 
-/* The first format, of codes of other than `not_bits`, of which the weight with these codes is. */
-static bool first_match(const struct finder *f, const struct tp_tensor *tensor, uint32_t not_bits,
-                        struct tp_weight *weight)
+/* Whether the weight with these codes is of that format, which is read for it. */
+static enum tp_code match_codes(const struct finder *f, const struct tp_recognised *row,
+                                const struct tp_tensor *codes, struct tp_weight *weight,
+                                bool *found)
 {
-    size_t count;
-    const struct tp_format *formats = tp_formats(&count);
-    for (size_t i = 0; i < 4 * count; i++)
-        if (formats[i % count].bits != not_bits &&
-            has_turn(f, &formats[i % count], (int)(i / count)) &&
-            match_format(f, &formats[i % count], tensor, weight))
-            return true;
-    return false;
+    size_t stem = stem_of(row->suffix, row->joint, row->stem, codes->name);
+    const struct tp_format *format;
+    if (!stem || codes->dtype != row->dtype || !activations_agree(f, row))
+        return TP_OK;
+    enum tp_code code = tp_format_get(row->format, &format, f->err);
+    *found = code == TP_OK && format && match_format(f, format, codes, stem + 1, weight);
+    return code;
+}
+
+/* The first format, of codes of other than `not_bits`, of which the weight with these codes is.
+ * Those with codes of as many bits as config.json says come first; of them, as the table has them,
+ * those that are written too: they are special cases of those that are not. Kernel-ready formats
+ * are known by their descriptors only. */
+static enum tp_code first_match(const struct finder *f, const struct tp_tensor *tensor,
+                                uint32_t not_bits, struct tp_weight *weight, bool *found)
+{
+    enum tp_code code = TP_OK;
+    *found = false;
+    for (int agrees = 1; agrees >= 0; agrees--)
+        for (const struct tp_recognised *row = tp_recognised; row->format; row++) {
+            if (row->role != TP_ROLE_CODES || row->bits == not_bits ||
+                (f->bits >> row->bits & 1) != (unsigned)agrees)
+                continue;
+            code = match_codes(f, row, tensor, weight, found);
+            if (code || *found)
+                return code;
+        }
+    return TP_OK;
 }
 
 /* The tensor weight_shape of compressed-tensors, or NULL. */
@@ -313,8 +318,12 @@ static enum tp_code settle_width(const struct finder *f, const struct tp_tensor 
     struct tp_weight_form form = {0};
     struct tp_weight other = {.form = &form};
     uint32_t bits = weight->form->format->bits;
-    if (!tp_op_is_int(&weight->form->op) || !first_match(f, tensor, bits, &other))
-        return TP_OK;
+    bool found = false;
+    enum tp_code code = TP_OK;
+    if (tp_op_is_int(&weight->form->op))
+        code = first_match(f, tensor, bits, &other, &found);
+    if (code || !found)
+        return code;
     const struct tp_tensor *shape = stored_shape(f, weight);
     bool both = f->bits >> bits & f->bits >> form.format->bits & 1;
     weight->form->any_width = !shape;
@@ -322,7 +331,7 @@ static enum tp_code settle_width(const struct finder *f, const struct tp_tensor 
     if (!shape || ((f->bits >> bits ^ f->bits >> form.format->bits) & 1))
         return TP_OK;
     int64_t sizes[2];
-    enum tp_code code = tp_checkpoint_read(f->ckpt, shape->file, sizes, sizeof sizes,
+    code = tp_checkpoint_read(f->ckpt, shape->file, sizes, sizeof sizes,
                                            shape->offset, f->err);
     if (code)
         tp_err_tensor(f->err, shape->name);
@@ -343,16 +352,17 @@ static enum tp_code try_interchange(struct finder *f, const struct tp_tensor *te
 {
     struct tp_weight_form form = {0};
     struct tp_weight weight = {.form = &form};
-    if (!first_match(f, tensor, UINT32_MAX, &weight))
-        return TP_OK;
-    enum tp_code code = settle_width(f, tensor, &weight);
-    if (code)
+    bool found;
+    enum tp_code code = first_match(f, tensor, UINT32_MAX, &weight, &found);
+    if (code || !found || (code = settle_width(f, tensor, &weight)))
         return code;
     no_tensors(&weight);
     form.dtype = TP_BF16;
     form.alternates = form.rank == 3 &&
                       (form.format->joint[0] != '.' || stands_in_turn(f, tensor->name));
-    return add(f, &weight, tensor->name, stem_of(form.format, tensor->name));
+    const char *suffix = form.format->out[tp_op_find(&form.format->op, TP_ROLE_CODES)].suffix;
+    return add(f, &weight, tensor->name,
+               stem_of(suffix, form.format->joint, form.format->stem, tensor->name));
 }
 
 /* The sizes [N,K] or [K,N] of the other stack of the same experts; zeros without one. */
@@ -587,7 +597,8 @@ static enum tp_code read_config(struct finder *f, const struct tp_model_choice *
     if (code == TP_E_INPUT)
         tp_source_config_path(ckpt, f->err);
     f->bits = tp_source_config_bits(config);
-    f->activations = tp_source_config_activations(config);
+    if (code == TP_OK)
+        code = tp_source_config_activations(config, &f->activations, f->err);
     json_decref(config);
     return code;
 }
@@ -599,10 +610,8 @@ static enum tp_code find_weights(const struct tp_checkpoint *ckpt,
     struct finder f = {.ckpt = ckpt, .weights = weights, .err = err};
     memset(weights, 0, sizeof *weights);
     uint64_t mark = tp_json_mark();
-    enum tp_code code = tp_formats_check(err); /* with one missing, its tensors would pass for
-                                                  others */
-    if (code == TP_OK)
-        code = tp_models_check(err); /* and so with models */
+    enum tp_code code = tp_models_check(err); /* with one missing, its tensors would pass for
+                                                 others */
     if (code == TP_OK)
         code = read_config(&f, choice);
     if (code == TP_OK && !(f.used = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *f.used, err)))

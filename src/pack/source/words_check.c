@@ -4,6 +4,7 @@
  */
 #include "pack/source/words_check.h"
 
+#include "base/layout_parse.h"
 #include "pack/os/os.h"
 #include "pack/source/source_words.h"
 

@@ -1,0 +1,51 @@
+/* What is known of each codec and of each element, one row each.
+ *
+ * A fact of a codec or an element that more than one place asks for is a column here, so that a
+ * new one is a row. The arithmetic of codecs is in codec.c; what kernels of an instruction set or
+ * a device can do is in their own tables (needs.h says in which words).
+ */
+#ifndef TP_KERNELS_TRAITS_H
+#define TP_KERNELS_TRAITS_H
+
+#include "kernels/op/kernel.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct tp_element_traits {
+    const char *name;    /* in format files and descriptors */
+    uint8_t bits;
+    bool is_float;       /* a number of IEEE's kind: BF16, F16, F32 */
+    bool has_table;      /* a code that tp_op.table maps to what is stored */
+    bool is_group;       /* multiples of one scale, which tp_op calls GROUP8 */
+    enum tp_dtype dtype; /* which safetensors has for one such number, or NONE */
+    double (*value)(const uint8_t *at); /* the number by itself, of little-endian bytes or a
+                            nibble; NULL: it needs the operation's table */
+};
+
+struct tp_codec_traits {
+    const char *name;    /* in format files and descriptors */
+    const char *const *rules, *const *scale_rules; /* words of tp_op.rule and scale_rule, in the
+                            order of their enums; NULL at the end */
+    bool is_int;         /* codes are integers, scales 16-bit floats */
+    bool is_number;      /* codes are the numbers themselves: nothing is quantized */
+    bool has_global;     /* there is a global scale beside those of blocks */
+    bool searches;       /* scales can be searched for the least error */
+    bool searches_rows;  /* and for the least error of what the W4A8 kernel computes */
+    uint8_t middle;      /* of integers: the canonical code of 0 */
+};
+
+/* By enum tp_element and enum tp_codec. */
+extern const struct tp_element_traits tp_elements[TP_ELEM_COUNT];
+extern const struct tp_codec_traits tp_codecs[TP_CODEC_COUNT];
+extern const char *const tp_role_names[TP_ROLE_COUNT];
+
+/* The canonical code that stands for 0, from which codes count; 0 where they are no integers. */
+static inline int tp_op_middle(const struct tp_op *op) { return tp_codecs[op->codec].middle; }
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
