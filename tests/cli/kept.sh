@@ -46,7 +46,7 @@ json() { # expression of d, the object in $work/said, that has to be true
 # Nothing.
 fails 'all is excluded' 4 "tilepack: error: plain: no weight would be converted: 2 weights, 262 kB: \
 excluded" to plain no --exclude .
-check 'and said what shows more' grep -q '^  hint: `tilepack plan` says why of each' "$work/err"
+check 'and said what shows more' grep -q '^  hint: .tilepack plan. says why of each' "$work/err"
 check 'nothing is written' test ! -e "$work/no" -a ! -e "$work/no.partial"
 fails 'a part of nothing' 4 'no weight would be converted' to plain no --exclude . --part 1/2
 fails 'thrown away' 4 'no weight would be converted' in_work convert plain --discard --to mxfp8-ct \
@@ -61,7 +61,7 @@ fails 'no weights' 4 'norms: there is no weight to convert' to norms no
 fails 'as JSON' 4 'no weight would be converted' to plain no --exclude . --json
 cp "$work/out" "$work/said"
 check 'the error' json "d['error']['code'] == 4 and 'excluded' in d['error']['message']"
-answers 'the plan is shown' 0 'no weight would be converted, and `tilepack convert` refuses that' \
+answers 'the plan is shown' 0 'no weight would be converted, and' \
     in_work plan plain --to mxfp8-ct --exclude .
 
 # Little.
