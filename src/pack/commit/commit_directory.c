@@ -230,9 +230,13 @@ static enum tp_code shard_done(void *arg, uint32_t file, const uint8_t hash[TP_H
                                struct tp_err *err)
 {
     struct tp_commit *c = arg;
+    struct tp_text sums = {0};
+    enum tp_code code = tp_read_sums_file(c->sums, file, &sums, err);
     pthread_mutex_lock(&c->lock);
-    enum tp_code code = tp_journal_add(&c->journal, c->plan, file, hash, err);
+    if (code == TP_OK)
+        code = tp_journal_add(&c->journal, c->plan, file, hash, sums.data, err);
     pthread_mutex_unlock(&c->lock);
+    tp_text_free(&sums);
     return code;
 }
 
@@ -325,9 +329,13 @@ enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip)
     struct tp_run_options run = c->options->run;
     struct tp_contents copies;
     struct tp_budget budget = {0};
+    struct tp_read_sums sums;
     run.zstd = c->options->zstd;
     run.skip_file = skip;
-    enum tp_code code = tp_commit_open_copies(c, &copies, &run);
+    run.sums = c->sums = &sums;
+    enum tp_code code = tp_read_sums_open(&sums, c->plan, c->err), copied;
+    if ((copied = tp_commit_open_copies(c, &copies, &run)) && code == TP_OK)
+        code = copied;
     if (code == TP_OK)
         code = tp_budget_run(c->plan, &run, &budget, c->err);
     c->begun = code == TP_OK;
@@ -344,6 +352,7 @@ enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip)
         code = tp_commit_run(c, &sink.sink, &run);
     tp_contents_close(&copies);
     tp_file_sink_close(&sink);
+    tp_read_sums_close(&sums);
     return code;
 }
 

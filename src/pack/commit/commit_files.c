@@ -200,7 +200,7 @@ static char *find_card(const struct tp_commit *c)
 
 /* Its text in fresh memory; NULL: there is none. One that is too large to be a text is none
  * (tp_plan_warn() says it). */
-static enum tp_code read_card(const struct tp_commit *c, char **text)
+static enum tp_code read_card(struct tp_commit *c, char **text)
 {
     struct stat st;
     size_t size;
@@ -211,6 +211,12 @@ static enum tp_code read_card(const struct tp_commit *c, char **text)
     *text = NULL;
     if (path && code == TP_OK && st.st_size <= TP_CARD_MAX_BYTES)
         code = tp_os_slurp_fd(fd, &st, path, TP_CARD_MAX_BYTES, text, &size, c->err);
+    if (*text) {
+        c->data.card = true;
+        c->data.card_size = size;
+        c->data.card_sum = (struct tp_sum){0, 0};
+        tp_sum_add(&c->data.card_sum, *text, size, 0);
+    }
     for (size_t at = 0; *text && at < size; at++)
         if (!(*text)[at]) /* would end it */
             (*text)[at] = ' ';
@@ -219,7 +225,7 @@ static enum tp_code read_card(const struct tp_commit *c, char **text)
     return code;
 }
 
-enum tp_code tp_commit_card(const struct tp_commit *c, struct tp_text *text)
+enum tp_code tp_commit_card(struct tp_commit *c, struct tp_text *text)
 {
     char *source = NULL;
     struct tp_card_use *uses = NULL;
@@ -328,8 +334,18 @@ static enum tp_code make_manifest(struct tp_commit *c, struct tp_text *text)
 {
     uint64_t mark = tp_json_mark();
     enum tp_code code =
-        tp_manifest_text(c->plan, c->request, c->files, c->file_count, text, c->err);
+        tp_manifest_text(c->plan, c->request, &c->data, c->files, c->file_count, text, c->err);
     return tp_json_check(mark, code, c->err);
+}
+
+static enum tp_code total_data(struct tp_commit *c)
+{
+    const size_t count = c->plan->ckpt->file_count + 1;
+    c->data.sums = tp_os_zalloc(count, sizeof *c->data.sums, c->err);
+    c->data.known = tp_os_zalloc(count, sizeof *c->data.known, c->err);
+    return c->data.sums && c->data.known
+               ? tp_read_sums_total(c->plan, c->journal.sums, c->data.sums, c->data.known, c->err)
+               : TP_E_MEMORY;
 }
 
 enum tp_code tp_commit_write_texts(struct tp_commit *c)
@@ -348,7 +364,8 @@ enum tp_code tp_commit_write_texts(struct tp_commit *c)
     if (code == TP_OK && c->request->digests)
         code = tp_manifest_digest(c->partial, c->files, c->file_count, c->options->run.jobs,
                                   c->options->run.stop, c->err);
-    if (code == TP_OK && (code = tp_checkpoint_unchanged(c->plan->ckpt, c->err)) == TP_OK)
+    if (code == TP_OK && (code = tp_checkpoint_unchanged(c->plan->ckpt, c->err)) == TP_OK &&
+        (code = total_data(c)) == TP_OK)
         code = tp_commit_write_text(c, TP_MANIFEST_NAME, make_manifest, &size, NULL);
     return tp_json_check(mark, code, c->err);
 }
@@ -378,6 +395,8 @@ void tp_commit_close(struct tp_commit *c)
     for (size_t i = 0; i < c->file_count; i++)
         free(c->files[i].name);
     free(c->files);
+    free(c->data.sums);
+    free(c->data.known);
     free(c->partial);
     free(c->parent);
     pthread_mutex_destroy(&c->lock);

@@ -19,7 +19,8 @@
 /* No shard's lines: those have a hash behind their first blank. */
 #define COMMAND "# tilepack "
 #define SOURCE "# source "
-/* Bytes of one: a line for each of the most files, each of the longest name, and the command. */
+/* Bytes of one: a line for each of the most files, each of the longest name, with some sums, and the
+ * command. */
 #define MOST (UINT64_C(512) << 20)
 static const char *const magics[2] = {"tilepack-journal 1 ", "tilepack-journal z "};
 
@@ -101,12 +102,16 @@ static bool proven(int dir, int journal, const struct tp_plan_file *file, bool z
 /* The last line of a shard counts; until they are proven, those that are named are lost. Shards
  * end about in their order: the search begins with number *next, behind the one before. */
 static void read_line(const char *line, size_t size, const struct tp_plan *plan,
-                      struct tp_journal *journal, size_t *next)
+                      struct tp_journal *journal, size_t *next, struct tp_err *err)
 {
+    const size_t digits = TP_HASH_TEXT - 1;
     uint8_t hash[TP_HASH_BYTES];
     const char *space = memchr(line, ' ', size);
     size_t name_size = space ? (size_t)(space - line) : 0;
-    if (!space || !tp_hash_parse(space + 1, size - name_size - 1, hash))
+    if (!space || size - name_size - 1 < digits || !tp_hash_parse(space + 1, digits, hash))
+        return;
+    const char *sums = space + 1 + digits;
+    if (sums < line + size && *sums != ' ')
         return;
     for (size_t i = 0; i < plan->file_count; i++) {
         size_t f = (*next + i) % plan->file_count;
@@ -115,6 +120,9 @@ static void read_line(const char *line, size_t size, const struct tp_plan *plan,
             continue;
         journal->lost[f] = true;
         memcpy(journal->hash[f], hash, sizeof hash);
+        free(journal->sums[f]);
+        journal->sums[f] = sums < line + size
+                               ? tp_os_join(err, sums, (size_t)(line + size - sums), "") : NULL;
         *next = f + 1;
         return;
     }
@@ -228,7 +236,7 @@ static enum tp_code resume(struct tp_journal *journal, int dir,
         return memory.code;
     }
     for (; line < end && (stop = memchr(line, '\n', (size_t)(end - line))); line = stop + 1)
-        read_line(line, (size_t)(stop - line), work->plan, journal, &next);
+        read_line(line, (size_t)(stop - line), work->plan, journal, &next, &memory);
     prove_all(journal, dir, work->plan, work->zstd, &memory);
     journal->size = (uint64_t)(line - text); /* a line cut off is overwritten */
     free(text);
@@ -244,11 +252,13 @@ enum tp_code tp_journal_open(int dir, const char *directory, const char *name,
     memset(journal, 0, sizeof *journal);
     *foreign = false;
     journal->fd = -1;
+    journal->file_count = plan->file_count;
     journal->path = tp_os_format(err, "%s/%s", directory, name);
     journal->done = tp_os_zalloc(plan->file_count + 1, sizeof *journal->done, err);
     journal->hash = tp_os_zalloc(plan->file_count + 1, sizeof *journal->hash, err);
     journal->lost = tp_os_zalloc(plan->file_count + 1, sizeof *journal->lost, err);
-    if (!journal->path || !journal->done || !journal->hash || !journal->lost)
+    journal->sums = tp_os_zalloc(plan->file_count + 1, sizeof *journal->sums, err);
+    if (!journal->path || !journal->done || !journal->hash || !journal->lost || !journal->sums)
         return TP_E_MEMORY;
     enum tp_code code = tp_below_open_own(dir, name, plan->ckpt->rights, journal->path,
                                           &journal->fd, err);
@@ -272,13 +282,18 @@ enum tp_code tp_journal_restart(struct tp_journal *journal, const struct tp_jour
 }
 
 enum tp_code tp_journal_add(struct tp_journal *journal, const struct tp_plan *plan, uint32_t file,
-                            const uint8_t hash[TP_HASH_BYTES], struct tp_err *err)
+                            const uint8_t hash[TP_HASH_BYTES], const char *sums,
+                            struct tp_err *err)
 {
     char digits[TP_HASH_TEXT];
     tp_hash_print(hash, digits);
-    char *line = tp_os_format(err, "%s %s\n", plan->files[file].name, digits);
-    if (!line)
+    char *line = tp_os_format(err, "%s %s%s\n", plan->files[file].name, digits, sums);
+    free(journal->sums[file]);
+    journal->sums[file] = tp_os_copy(err, sums);
+    if (!line || !journal->sums[file]) {
+        free(line);
         return TP_E_MEMORY;
+    }
     size_t size = strlen(line);
     enum tp_code code = tp_os_write(journal->fd, line, size, journal->size, journal->path, err);
     journal->size += size;
@@ -295,6 +310,9 @@ void tp_journal_close(struct tp_journal *journal)
     free(journal->command);
     free(journal->done);
     free(journal->lost);
+    for (size_t f = 0; journal->sums && f < journal->file_count; f++)
+        free(journal->sums[f]);
+    free(journal->sums);
     free(journal->hash);
     memset(journal, 0, sizeof *journal);
 }

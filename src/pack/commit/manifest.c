@@ -16,13 +16,37 @@ void tp_manifest_plan_id(const struct tp_plan *plan, char text[TP_HASH_TEXT])
     tp_hash_print(plan->id, text);
 }
 
+/* The source: its weight files, and its card. */
+struct source {
+    const struct tp_checkpoint *ckpt;
+    const struct tp_manifest_data *data;
+};
+
+static void set_data(json_t *json, const struct tp_sum *sum)
+{
+    uint8_t bytes[TP_SUM_BYTES];
+    char digits[TP_HASH_TEXT];
+    tp_sum_bytes(sum, bytes);
+    tp_hash_print(bytes, digits);
+    json_object_set_new(json, "data", json_string(digits));
+}
+
 static json_t *source_json(const void *list, size_t i)
 {
-    const struct tp_file *file = &((const struct tp_file *)list)[i];
+    const struct source *source = list;
+    const struct tp_manifest_data *data = source->data;
+    const struct tp_file *file = &source->ckpt->files[i];
+    bool card = i == source->ckpt->file_count;
     char hash[TP_HASH_TEXT];
-    tp_hash_print(file->header_hash, hash);
-    return json_pack("{s:s,s:I,s:s}", "name", file->name, "size", (json_int_t)file->size, "header",
-                     hash);
+    json_t *json = json_pack("{s:s,s:I}", "name", card ? TP_CARD_NAME : file->name, "size",
+                             (json_int_t)(card ? data->card_size : file->size));
+    if (!card) {
+        tp_hash_print(file->header_hash, hash);
+        json_object_set_new(json, "header", json_string(hash));
+    }
+    if (card || data->known[i])
+        set_data(json, card ? &data->card_sum : &data->sums[i]);
+    return json;
 }
 
 static void set_sha256(json_t *json, const struct tp_manifest_file *file)
@@ -77,6 +101,7 @@ static enum tp_code add_member(struct tp_text *text, const char *key, const char
 
 /* All of it before "kept", as the text of an object whose last brace is missing. */
 static enum tp_code begin_text(const struct tp_plan *plan, const struct tp_request *request,
+                               const struct tp_manifest_data *data,
                                const struct tp_manifest_file *files, size_t file_count,
                                struct tp_text *text, struct tp_err *err)
 {
@@ -93,7 +118,8 @@ static enum tp_code begin_text(const struct tp_plan *plan, const struct tp_reque
     enum tp_code code = tp_text_add(text, dump, strlen(dump) - strlen("\n}"), err);
     free(dump);
     if (code == TP_OK)
-        code = add_list(text, "source", plan->ckpt->files, plan->ckpt->file_count, source_json, err);
+        code = add_list(text, "source", &(struct source){plan->ckpt, data},
+                        plan->ckpt->file_count + data->card, source_json, err);
     return code ? code : add_list(text, "files", files, file_count, file_json, err);
 }
 
@@ -136,13 +162,14 @@ static enum tp_code add_units(const struct tp_plan *plan, struct tp_text *text,
 }
 
 enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_request *request,
+                              const struct tp_manifest_data *data,
                               const struct tp_manifest_file *files, size_t file_count,
                               struct tp_text *text, struct tp_err *err)
 {
     char *descriptors = NULL;
     enum tp_code code = tp_units_describe(plan, UINT32_MAX, &descriptors, NULL, NULL, err);
     if (code == TP_OK &&
-        (code = begin_text(plan, request, files, file_count, text, err)) == TP_OK &&
+        (code = begin_text(plan, request, data, files, file_count, text, err)) == TP_OK &&
         (code = add_kept(plan, text, err)) == TP_OK &&
         (code = add_member(text, "descriptors", descriptors, err)) == TP_OK &&
         (code = add_units(plan, text, err)) == TP_OK &&

@@ -74,6 +74,17 @@ const struct tp_tensor *tp_checkpoint_find(const struct tp_checkpoint *ckpt, con
     return bsearch(name, ckpt->tensors, ckpt->tensor_count, sizeof *ckpt->tensors, compare_name);
 }
 
+static _Thread_local struct {
+    tp_checkpoint_seen *seen;
+    void *arg;
+} told;
+
+void tp_checkpoint_tell(tp_checkpoint_seen *seen, void *arg)
+{
+    told.seen = seen;
+    told.arg = arg;
+}
+
 enum tp_code tp_checkpoint_read(const struct tp_checkpoint *ckpt, uint32_t file, void *data,
                                 uint64_t size, uint64_t offset, struct tp_err *err)
 {
@@ -88,6 +99,8 @@ enum tp_code tp_checkpoint_read(const struct tp_checkpoint *ckpt, uint32_t file,
         enum tp_stage before = tp_stage_set(TP_STAGE_READ);
         code = tp_file_read(from, data, size, offset, err);
         tp_stage_set(before);
+        if (code == TP_OK && told.seen)
+            code = told.seen(told.arg, ckpt, file, data, size, offset, err);
     }
     if (code)
         tp_err_path(err, from->path);

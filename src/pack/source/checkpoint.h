@@ -116,6 +116,13 @@ uint64_t tp_checkpoint_largest_frame(const struct tp_checkpoint *ckpt, const cha
 /* NULL when there is none of that name. */
 const struct tp_tensor *tp_checkpoint_find(const struct tp_checkpoint *ckpt, const char *name);
 
+/* Is told of bytes of a file that were read, by the thread that has named it; NULL: nobody is. What
+ * it fails with is the reading's failure. */
+typedef enum tp_code tp_checkpoint_seen(void *arg, const struct tp_checkpoint *ckpt, uint32_t file,
+                                        const void *data, uint64_t size, uint64_t offset,
+                                        struct tp_err *err);
+void tp_checkpoint_tell(tp_checkpoint_seen *seen, void *arg);
+
 /* Reads bytes of one (plain) file; thread-safe. */
 enum tp_code tp_checkpoint_read(const struct tp_checkpoint *ckpt, uint32_t file, void *data,
                                 uint64_t size, uint64_t offset, struct tp_err *err);
