@@ -230,13 +230,12 @@ static enum tp_code shard_done(void *arg, uint32_t file, const uint8_t hash[TP_H
                                struct tp_err *err)
 {
     struct tp_commit *c = arg;
-    struct tp_text sums = {0};
-    enum tp_code code = tp_read_sums_file(c->sums, file, &sums, err);
+    const struct tp_read_list *read;
+    enum tp_code code = tp_read_sums_file(c->sums, file, &read, err);
     pthread_mutex_lock(&c->lock);
     if (code == TP_OK)
-        code = tp_journal_add(&c->journal, c->plan, file, hash, sums.data, err);
+        code = tp_journal_add(&c->journal, c->plan, file, hash, read, err);
     pthread_mutex_unlock(&c->lock);
-    tp_text_free(&sums);
     return code;
 }
 

@@ -344,7 +344,7 @@ static enum tp_code total_data(struct tp_commit *c)
     c->data.sums = tp_os_zalloc(count, sizeof *c->data.sums, c->err);
     c->data.known = tp_os_zalloc(count, sizeof *c->data.known, c->err);
     return c->data.sums && c->data.known
-               ? tp_read_sums_total(c->plan, c->journal.sums, c->data.sums, c->data.known, c->err)
+               ? tp_read_sums_total(c->plan, c->journal.read, c->data.sums, c->data.known, c->err)
                : TP_E_MEMORY;
 }
 

@@ -18,6 +18,7 @@
 #define MAGIC "tilepack-journal "
 /* No shard's lines: those have a hash behind their first blank. */
 #define COMMAND "# tilepack "
+#define READ " read"
 #define SOURCE "# source "
 /* Bytes of one: a line for each of the most files, each of the longest name, with some sums, and the
  * command. */
@@ -99,6 +100,36 @@ static bool proven(int dir, int journal, const struct tp_plan_file *file, bool z
     return good;
 }
 
+/* What stands behind a shard's hash; a line of 0.1.0 has nothing there. */
+static bool read_sums(const char *text, const char *end, uint32_t sources,
+                      struct tp_read_list *list, struct tp_err *err)
+{
+    const size_t digits = 2 * TP_SUM_BYTES;
+    size_t capacity = 0;
+    if (text == end)
+        return true;
+    if ((size_t)(end - text) < strlen(READ) || memcmp(text, READ, strlen(READ)) != 0)
+        return false;
+    for (text += strlen(READ); text < end; text += digits) {
+        uint8_t bytes[TP_SUM_BYTES];
+        uint32_t source = 0;
+        if (*text++ != ' ')
+            return false;
+        for (; text < end && *text >= '0' && *text <= '9' && source < sources; text++)
+            source = source * 10 + (uint32_t)(*text - '0');
+        if ((size_t)(end - text) < 1 + digits || *text++ != ':' || source >= sources ||
+            !tp_hash_parse(text, digits, bytes))
+            return false;
+        void *items = list->items;
+        if (tp_os_grow(&items, &capacity, list->count + 1, sizeof *list->items, err))
+            return false;
+        list->items = items;
+        list->items[list->count++] = (struct tp_read_sum){source, tp_sum_of_bytes(bytes)};
+    }
+    list->known = true;
+    return true;
+}
+
 /* The last line of a shard counts; until they are proven, those that are named are lost. Shards
  * end about in their order: the search begins with number *next, behind the one before. */
 static void read_line(const char *line, size_t size, const struct tp_plan *plan,
@@ -106,13 +137,14 @@ static void read_line(const char *line, size_t size, const struct tp_plan *plan,
 {
     const size_t digits = TP_HASH_TEXT - 1;
     uint8_t hash[TP_HASH_BYTES];
+    struct tp_read_list read = {0};
     const char *space = memchr(line, ' ', size);
     size_t name_size = space ? (size_t)(space - line) : 0;
-    if (!space || size - name_size - 1 < digits || !tp_hash_parse(space + 1, digits, hash))
+    if (!space || size - name_size - 1 < digits || !tp_hash_parse(space + 1, digits, hash) ||
+        !read_sums(space + 1 + digits, line + size, (uint32_t)plan->ckpt->file_count, &read, err)) {
+        free(read.items);
         return;
-    const char *sums = space + 1 + digits;
-    if (sums < line + size && *sums != ' ')
-        return;
+    }
     for (size_t i = 0; i < plan->file_count; i++) {
         size_t f = (*next + i) % plan->file_count;
         const struct tp_plan_file *file = &plan->files[f];
@@ -120,12 +152,12 @@ static void read_line(const char *line, size_t size, const struct tp_plan *plan,
             continue;
         journal->lost[f] = true;
         memcpy(journal->hash[f], hash, sizeof hash);
-        free(journal->sums[f]);
-        journal->sums[f] = sums < line + size
-                               ? tp_os_join(err, sums, (size_t)(line + size - sums), "") : NULL;
+        free(journal->read[f].items);
+        journal->read[f] = read;
         *next = f + 1;
         return;
     }
+    free(read.items);
 }
 
 static void prove_all(struct tp_journal *journal, int dir, const struct tp_plan *plan, bool zstd,
@@ -257,8 +289,8 @@ enum tp_code tp_journal_open(int dir, const char *directory, const char *name,
     journal->done = tp_os_zalloc(plan->file_count + 1, sizeof *journal->done, err);
     journal->hash = tp_os_zalloc(plan->file_count + 1, sizeof *journal->hash, err);
     journal->lost = tp_os_zalloc(plan->file_count + 1, sizeof *journal->lost, err);
-    journal->sums = tp_os_zalloc(plan->file_count + 1, sizeof *journal->sums, err);
-    if (!journal->path || !journal->done || !journal->hash || !journal->lost || !journal->sums)
+    journal->read = tp_os_zalloc(plan->file_count + 1, sizeof *journal->read, err);
+    if (!journal->path || !journal->done || !journal->hash || !journal->lost || !journal->read)
         return TP_E_MEMORY;
     enum tp_code code = tp_below_open_own(dir, name, plan->ckpt->rights, journal->path,
                                           &journal->fd, err);
@@ -281,23 +313,32 @@ enum tp_code tp_journal_restart(struct tp_journal *journal, const struct tp_jour
     return code ? code : start(journal, work, err);
 }
 
-enum tp_code tp_journal_add(struct tp_journal *journal, const struct tp_plan *plan, uint32_t file,
-                            const uint8_t hash[TP_HASH_BYTES], const char *sums,
-                            struct tp_err *err)
+static enum tp_code line_text(const char *name, const uint8_t hash[TP_HASH_BYTES],
+                              const struct tp_read_list *read, struct tp_text *text,
+                              struct tp_err *err)
 {
     char digits[TP_HASH_TEXT];
     tp_hash_print(hash, digits);
-    char *line = tp_os_format(err, "%s %s%s\n", plan->files[file].name, digits, sums);
-    free(journal->sums[file]);
-    journal->sums[file] = tp_os_copy(err, sums);
-    if (!line || !journal->sums[file]) {
-        free(line);
-        return TP_E_MEMORY;
+    enum tp_code code = tp_text_addf(text, err, "%s %s" READ, name, digits);
+    for (size_t i = 0; i < read->count && code == TP_OK; i++) {
+        uint8_t bytes[TP_SUM_BYTES];
+        tp_sum_bytes(&read->items[i].sum, bytes);
+        tp_hash_print(bytes, digits);
+        code = tp_text_addf(text, err, " %u:%s", (unsigned)read->items[i].source, digits);
     }
-    size_t size = strlen(line);
-    enum tp_code code = tp_os_write(journal->fd, line, size, journal->size, journal->path, err);
-    journal->size += size;
-    free(line);
+    return code ? code : tp_text_add_word(text, "\n", err);
+}
+
+enum tp_code tp_journal_add(struct tp_journal *journal, const struct tp_plan *plan, uint32_t file,
+                            const uint8_t hash[TP_HASH_BYTES],
+                            const struct tp_read_list *read, struct tp_err *err)
+{
+    struct tp_text line = {0};
+    enum tp_code code = line_text(plan->files[file].name, hash, read, &line, err);
+    if (code == TP_OK && (code = tp_read_list_copy(&journal->read[file], read, err)) == TP_OK)
+        code = tp_os_write(journal->fd, line.data, line.size, journal->size, journal->path, err);
+    journal->size += line.size;
+    tp_text_free(&line);
     memcpy(journal->hash[file], hash, TP_HASH_BYTES);
     return code ? code : tp_os_fsync(journal->fd, journal->path, err);
 }
@@ -306,13 +347,13 @@ void tp_journal_close(struct tp_journal *journal)
 {
     if (journal->path && journal->fd >= 0)
         tp_os.close(journal->fd);
+    for (size_t f = 0; journal->read && f < journal->file_count; f++)
+        free(journal->read[f].items);
+    free(journal->read);
     free(journal->path);
     free(journal->command);
     free(journal->done);
     free(journal->lost);
-    for (size_t f = 0; journal->sums && f < journal->file_count; f++)
-        free(journal->sums[f]);
-    free(journal->sums);
     free(journal->hash);
     memset(journal, 0, sizeof *journal);
 }

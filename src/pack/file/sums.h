@@ -16,25 +16,16 @@
 #ifndef TP_PACK_SUMS_H
 #define TP_PACK_SUMS_H
 
+#include "pack/file/sum_block.h"
+
 #include <stddef.h>
-#include <stdint.h>
 
-enum { TP_SUM_BLOCK = 4096, TP_SUM_BYTES = 16 };
-
-struct tp_sum {
-    uint64_t a, b;
-};
+enum { TP_SUM_BYTES = 16 };
 
 /* Adds the blocks that `data` is cut into, the first of them at byte `at` of the file. */
 void tp_sum_add(struct tp_sum *sum, const void *data, size_t size, uint64_t at);
 /* As 16 bytes, the high ones of `a` first, and back: what tp_hash_print() prints. */
 void tp_sum_bytes(const struct tp_sum *sum, uint8_t bytes[TP_SUM_BYTES]);
 struct tp_sum tp_sum_of_bytes(const uint8_t bytes[TP_SUM_BYTES]);
-
-/* Inside of sums.c: A and B of a whole block, with the vectors of an instruction set (sums_x86.c,
- * for processors that have it). */
-enum { TP_SUM_KEYS = 128 };
-struct tp_sum tp_sum_block_avx2(const uint8_t *block, const uint64_t *keys);
-struct tp_sum tp_sum_block_avx512(const uint8_t *block, const uint64_t *keys);
 
 #endif

@@ -4,7 +4,6 @@
 #include "pack/run/read_sums.h"
 
 #include "base/num.h"
-#include "base/suffix.h"
 #include "pack/os/os.h"
 #include "pack/os/stage.h"
 
@@ -13,12 +12,6 @@
 
 #define UNUSED_BYTES (UINT64_C(1) << 20) /* of a tensor that nothing is made of */
 enum { WORD = 64 };
-#define MARK " read" /* begins such a text, which may name no file */
-
-struct tp_read_file {
-    struct tp_read_sum *items;
-    size_t count, capacity;
-};
 
 static void own(const struct tp_plan *plan, uint32_t *owner, uint32_t tensor, uint32_t file)
 {
@@ -104,15 +97,16 @@ void tp_read_sums_close(struct tp_read_sums *sums)
 static enum tp_code add(struct tp_read_sums *sums, uint32_t f, uint32_t source,
                         const struct tp_sum *sum, struct tp_err *err)
 {
-    struct tp_read_file *of = &sums->of[f];
+    struct tp_read_list *of = &sums->of[f];
     enum tp_code code = TP_OK;
     pthread_mutex_lock(&sums->lock);
     size_t i = of->count;
     while (i > 0 && of->items[i - 1].source != source) /* the last is the one that is read */
         i--;
-    if (!i) {
+    if (i == 0) {
         void *items = of->items;
-        code = tp_os_grow(&items, &of->capacity, of->count + 1, sizeof *of->items, err);
+        size_t capacity = of->count;
+        code = tp_os_grow(&items, &capacity, of->count + 1, sizeof *of->items, err);
         of->items = items;
         if (code == TP_OK)
             of->items[i = of->count++] = (struct tp_read_sum){.source = source};
@@ -232,64 +226,53 @@ static enum tp_code read_rest(struct tp_read_sums *sums, uint32_t f, uint32_t t,
     return code ? code : add(sums, f, tensor->file, &sum, err);
 }
 
-enum tp_code tp_read_sums_file(struct tp_read_sums *sums, uint32_t f, struct tp_text *text,
-                               struct tp_err *err)
+enum tp_code tp_read_sums_file(struct tp_read_sums *sums, uint32_t f,
+                               const struct tp_read_list **list, struct tp_err *err)
 {
     uint8_t *buffer = tp_os_alloc(WORD * TP_SUM_BLOCK, err);
     enum tp_code code = buffer ? TP_OK : TP_E_MEMORY;
     for (size_t i = sums->first_owned[f]; i < sums->first_owned[f + 1] && code == TP_OK; i++)
         code = read_rest(sums, f, sums->owned[i], buffer, err);
     free(buffer);
-    const struct tp_read_file *of = &sums->of[f];
-    if (code == TP_OK)
-        code = tp_text_add_word(text, MARK, err);
-    for (size_t i = 0; i < of->count && code == TP_OK; i++) {
-        uint8_t bytes[TP_SUM_BYTES];
-        char digits[TP_HASH_TEXT];
-        tp_sum_bytes(&of->items[i].sum, bytes);
-        tp_hash_print(bytes, digits);
-        code = tp_text_addf(text, err, " %u:%s", of->items[i].source, digits);
-    }
+    sums->of[f].known = code == TP_OK;
+    *list = &sums->of[f];
     return code;
 }
 
-/* Adds what a text says; false: it is none of these. */
-static bool add_text(const char *text, struct tp_sum *sums, size_t count)
+enum tp_code tp_read_list_copy(struct tp_read_list *to, const struct tp_read_list *from,
+                               struct tp_err *err)
 {
-    if (!tp_begins_with(text, MARK))
-        return false;
-    text += strlen(MARK);
-    while (*text == ' ') {
-        uint8_t bytes[TP_SUM_BYTES];
-        char *end;
-        unsigned long source = strtoul(text + 1, &end, 10);
-        if (source >= count || *end != ':' || strlen(end + 1) < 2 * TP_SUM_BYTES ||
-            !tp_hash_parse(end + 1, 2 * TP_SUM_BYTES, bytes))
-            return false;
-        const struct tp_sum sum = tp_sum_of_bytes(bytes);
-        sums[source].a += sum.a;
-        sums[source].b += sum.b;
-        text = end + 1 + 2 * TP_SUM_BYTES;
-    }
-    return *text == '\0';
+    free(to->items);
+    *to = (struct tp_read_list){tp_os_alloc((from->count + 1) * sizeof *to->items, err), 0, false};
+    if (!to->items)
+        return TP_E_MEMORY;
+    if (from->count)
+        memcpy(to->items, from->items, from->count * sizeof *to->items);
+    to->count = from->count;
+    to->known = from->known;
+    return TP_OK;
 }
 
-enum tp_code tp_read_sums_total(const struct tp_plan *plan, char *const *texts,
+enum tp_code tp_read_sums_total(const struct tp_plan *plan, const struct tp_read_list *lists,
                                 struct tp_sum *sums, bool *known, struct tp_err *err)
 {
     const struct tp_checkpoint *ckpt = plan->ckpt;
     uint32_t *owner = tp_os_alloc((ckpt->tensor_count + 1) * sizeof *owner, err);
-    bool all = true;
     if (!owner)
         return TP_E_MEMORY;
     tp_read_owners(plan, owner);
-    memset(sums, 0, ckpt->file_count * sizeof *sums);
+    for (size_t s = 0; s < ckpt->file_count; s++) {
+        sums[s] = (struct tp_sum){0, 0};
+        known[s] = true;
+    }
     for (size_t f = 0; f < plan->file_count; f++)
-        all = texts[f] && add_text(texts[f], sums, ckpt->file_count) && all;
-    for (size_t s = 0; s < ckpt->file_count; s++)
-        known[s] = all;
+        for (size_t i = 0; i < lists[f].count; i++) {
+            const struct tp_read_sum *item = &lists[f].items[i];
+            sums[item->source].a += item->sum.a;
+            sums[item->source].b += item->sum.b;
+        }
     for (size_t t = 0; t < ckpt->tensor_count; t++)
-        if (owner[t] == TP_READ_BY_NONE)
+        if (owner[t] == TP_READ_BY_NONE || !lists[owner[t]].known)
             known[ckpt->tensors[t].file] = false;
     free(owner);
     return TP_OK;

@@ -10,16 +10,24 @@
 
 #include "pack/file/sums.h"
 #include "pack/plan/plan.h"
-#include "pack/text/text.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* What was read for a file of the plan, of one file of the source. */
+/* What was read for a file of the plan, by file of the source. */
 struct tp_read_sum {
     uint32_t source;
     struct tp_sum sum;
 };
+struct tp_read_list {
+    struct tp_read_sum *items;
+    size_t count;
+    bool known; /* else nobody has counted */
+};
+
+/* In place of what *to was. */
+enum tp_code tp_read_list_copy(struct tp_read_list *to, const struct tp_read_list *from,
+                               struct tp_err *err);
 
 struct tp_read_sums {
     const struct tp_plan *plan;
@@ -28,7 +36,7 @@ struct tp_read_sums {
     size_t *first_owned;     /* per file of the plan and behind the last: where they begin */
     uint64_t *first_block;   /* per tensor: the number of its first block */
     _Atomic uint64_t *seen;  /* a bit for each block */
-    struct tp_read_file *of; /* per file of the plan */
+    struct tp_read_list *of; /* per file of the plan */
     pthread_mutex_t lock;    /* of what is in `of` */
 };
 #define TP_READ_BY_NONE UINT32_MAX
@@ -51,14 +59,14 @@ enum tp_code tp_read_sums_note(void *arg, const struct tp_checkpoint *ckpt, uint
                                const void *data, uint64_t size, uint64_t offset,
                                struct tp_err *err);
 
-/* With the plan's file f complete: reads what is left of its tensors, and adds " read" to the text,
- * and " SOURCE:SUM" for each file of the source that they lie in. */
-enum tp_code tp_read_sums_file(struct tp_read_sums *sums, uint32_t f, struct tp_text *text,
-                               struct tp_err *err);
+/* With the plan's file f complete: reads what is left of its tensors, and gives all that was read
+ * for it, which lives as long as `sums`. */
+enum tp_code tp_read_sums_file(struct tp_read_sums *sums, uint32_t f,
+                               const struct tp_read_list **list, struct tp_err *err);
 
-/* The sums of the source's files from such texts, one for each file of the plan (NULL: unknown), and
- * whether each is known: all of its tensors were read. */
-enum tp_code tp_read_sums_total(const struct tp_plan *plan, char *const *texts,
+/* The sums of the source's files from the lists of all files of the plan, and whether each is known:
+ * all of its tensors were read, and counted. */
+enum tp_code tp_read_sums_total(const struct tp_plan *plan, const struct tp_read_list *lists,
                                 struct tp_sum *sums, bool *known, struct tp_err *err);
 
 #endif

@@ -1,6 +1,5 @@
-/* Sums of a block with the vectors of x86; the formula is block_plain() of sums.c. On other
- * processors nobody calls these. */
-#include "pack/file/sums.h"
+/* Sums of a block with the vectors of x86; the formula is block_plain() of sums.c. */
+#include "pack/file/sum_block.h"
 
 #if defined(__x86_64__)
 
