@@ -15,7 +15,7 @@ enum { SHARD = 200, HASH_AT = 20 };
 static struct tp_plan_file files[2] = {
     {.name = (char[]){"a.safetensors"}, .size = SHARD, .hash_at = HASH_AT},
     {.name = (char[]){"b.safetensors"}, .size = SHARD, .hash_at = HASH_AT}};
-static const struct tp_checkpoint source = {.rights = {0777, (gid_t)-1}, .file_count = 1};
+static const struct tp_checkpoint source = {.mode = 0777, .file_count = 1};
 static const struct tp_plan plan = {.ckpt = &source, .files = files, .file_count = 2};
 static uint8_t hashes[2][TP_HASH_BYTES];
 

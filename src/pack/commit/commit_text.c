@@ -58,7 +58,7 @@ enum tp_code tp_commit_write_text(struct tp_commit *c, const char *name,
     if (code == TP_OK && !hash)
         code = tp_own_hash_begin(&d.own, c->err);
     if (code == TP_OK)
-        code = tp_below_create(c->dir, name, c->plan->ckpt->rights, path, &d.fd, c->err);
+        code = tp_below_create(c->dir, name, c->plan->ckpt->mode, path, &d.fd, c->err);
     if (code == TP_OK && (code = make(c, &d.text)) == TP_OK &&
         (code = drain(&d.text, c->err)) == TP_OK && (code = sign(&d, c->err)) == TP_OK)
         code = tp_os_fsync(d.fd, path, c->err);

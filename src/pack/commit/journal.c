@@ -60,18 +60,9 @@ static bool has_digits(const struct shard_file *shard, const uint8_t hash[TP_HAS
            memcmp(stored, digits, sizeof stored) == 0;
 }
 
-/* A shard that its owner cannot read and write gets the rights of a new one, which are the
- * journal's. */
-static bool give_rights(int fd, mode_t mode, int journal)
-{
-    struct stat like;
-    return (mode & 0600) == 0600 || (tp_os.fstat(journal, &like) == 0 &&
-                                     tp_os.fchmod(fd, (like.st_mode & 0666) | 0600) == 0);
-}
-
 /* Whether the shard on disk is what the journal says; anything else is redone. What says
  * nothing of it, a lack of memory or that it cannot be read, is recorded. */
-static bool proven(int dir, int journal, const struct tp_plan_file *file, bool zstd,
+static bool proven(int dir, const struct tp_plan_file *file, bool zstd,
                    const uint8_t hash[TP_HASH_BYTES], struct tp_err *unread, struct tp_err *err)
 {
     uint8_t actual[TP_HASH_BYTES];
@@ -88,8 +79,7 @@ static bool proven(int dir, int journal, const struct tp_plan_file *file, bool z
     }
     good = good && size == file->size &&
            tp_leafhash_file(size, 2, read_shard, &shard, actual, &seen) == TP_OK &&
-           memcmp(actual, hash, TP_HASH_BYTES) == 0 && has_digits(&shard, hash, &seen) &&
-           give_rights(shard.fd, st.st_mode, journal);
+           memcmp(actual, hash, TP_HASH_BYTES) == 0 && has_digits(&shard, hash, &seen);
     tp_zst_close(shard.zst);
     if (shard.fd >= 0)
         tp_os.close(shard.fd);
@@ -166,7 +156,7 @@ static void prove_all(struct tp_journal *journal, int dir, const struct tp_plan 
     for (size_t f = 0; f < plan->file_count; f++) {
         if (!journal->lost[f])
             continue;
-        journal->done[f] = proven(dir, journal->fd, &plan->files[f], zstd, journal->hash[f],
+        journal->done[f] = proven(dir, &plan->files[f], zstd, journal->hash[f],
                                   &journal->unread, err);
         journal->lost[f] = !journal->done[f];
         journal->done_count += journal->done[f];
@@ -292,7 +282,7 @@ enum tp_code tp_journal_open(int dir, const char *directory, const char *name,
     journal->read = tp_os_zalloc(plan->file_count + 1, sizeof *journal->read, err);
     if (!journal->path || !journal->done || !journal->hash || !journal->lost || !journal->read)
         return TP_E_MEMORY;
-    enum tp_code code = tp_below_open_own(dir, name, plan->ckpt->rights, journal->path,
+    enum tp_code code = tp_below_open_own(dir, name, plan->ckpt->mode, journal->path,
                                           &journal->fd, err);
     if (code ||
         (code = tp_os_lock(journal->fd, journal->path, &journal->unlocked, err)) ||

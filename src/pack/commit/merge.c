@@ -341,8 +341,6 @@ static enum tp_code merge(struct merge *m)
         (code = tp_below_open_dir(c->partial, &c->dir, c->err)) == TP_OK &&
         (code = prove(m)) == TP_OK &&
         (code = tp_commit_check_begun(c->plan, c->partial, c->options->force, c->err)) == TP_OK &&
-        (code = tp_below_limit_dir(c->dir, c->plan->ckpt->dir_rights, c->partial, c->err)) ==
-            TP_OK &&
         (code = tp_commit_sweep(c)) == TP_OK && (code = check_room(c)) == TP_OK)
         code = tp_commit_finish(c);
     return code;

@@ -115,14 +115,10 @@ uint64_t tp_checkpoint_bytes(const struct tp_checkpoint *ckpt)
     return bytes;
 }
 
-struct tp_rights tp_checkpoint_file_rights(const struct tp_checkpoint *ckpt)
+mode_t tp_checkpoint_file_mode(const struct tp_checkpoint *ckpt)
 {
-    struct tp_rights rights = ckpt->rights;
-    const struct tp_rights dir = ckpt->dir_rights;
-    const mode_t enters = dir.mode & 0111;
-    if (dir.group != (gid_t)-1)
-        tp_rights_meet(&rights, (struct tp_rights){enters | enters << 1 | enters << 2, dir.group});
-    return rights;
+    const mode_t enters = ckpt->dir_mode & 0111;
+    return ckpt->mode & (enters | enters << 1 | enters << 2);
 }
 
 struct tp_stamp tp_stamp_of(const struct stat *st)
