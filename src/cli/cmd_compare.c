@@ -171,7 +171,7 @@ static int report(const struct tp_options *o, const struct tp_checkpoint *ckpt,
     struct tp_err err = {0};
     if (!o->html)
         return print(o, all);
-    if (tp_page_open(&page, o->html, ".html", tp_checkpoint_file_rights(ckpt), &err))
+    if (tp_page_open(&page, o->html, ".html", tp_checkpoint_file_mode(ckpt), &err))
         return err.path[0] ? tp_report_error(&err) : tp_report_usage("compare", &err);
     tp_compare_page(all, page.file);
     int status = print(o, all);

@@ -55,7 +55,7 @@ static enum tp_code write_svg(struct tp_picture *picture, const char *path, stru
 {
     struct tp_page page;
     enum tp_code code = tp_page_open(&page, path, ".svg",
-                                     tp_checkpoint_file_rights(&picture->source->ckpt), err);
+                                     tp_checkpoint_file_mode(&picture->source->ckpt), err);
     if (code)
         return code;
     return tp_page_close(&page, tp_picture_draw(picture, page.file, err), err);
@@ -65,7 +65,7 @@ static enum tp_code write_html(struct tp_picture *picture, const char *path, str
 {
     struct tp_page page;
     enum tp_code code = tp_page_open(&page, path, ".html",
-                                     tp_checkpoint_file_rights(&picture->source->ckpt), err);
+                                     tp_checkpoint_file_mode(&picture->source->ckpt), err);
     if (code)
         return code;
     tp_page_head(page.file, picture->weight->name);

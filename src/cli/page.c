@@ -29,12 +29,12 @@ static ssize_t write_part(void *cookie, const char *data, size_t size)
 }
 
 /* An empty file of this process alone; what a killed one left is taken. */
-static enum tp_code open_own(struct tp_page *page, struct tp_rights rights, int *fd,
+static enum tp_code open_own(struct tp_page *page, mode_t mode, int *fd,
                              struct tp_err *err)
 {
     struct tp_err local = {0};
     bool unlocked;
-    enum tp_code code = tp_below_open_own(AT_FDCWD, page->unfinished, rights,
+    enum tp_code code = tp_below_open_own(AT_FDCWD, page->unfinished, mode,
                                           page->unfinished, fd, &local);
     if (code == TP_OK)
         code = tp_os_lock(*fd, page->unfinished, &unlocked, &local);
@@ -46,7 +46,7 @@ static enum tp_code open_own(struct tp_page *page, struct tp_rights rights, int 
 }
 
 enum tp_code tp_page_open(struct tp_page *page, const char *path, const char *suffix,
-                          struct tp_rights rights, struct tp_err *err)
+                          mode_t mode, struct tp_err *err)
 {
     *page = (struct tp_page){.path = path, .fd = -1};
     if (!tp_ends_with(path, suffix)) {
@@ -55,7 +55,7 @@ enum tp_code tp_page_open(struct tp_page *page, const char *path, const char *su
     }
     if (!(page->unfinished = tp_partial_name(path, true, err)))
         return TP_E_MEMORY;
-    enum tp_code code = open_own(page, rights, &page->fd, err);
+    enum tp_code code = open_own(page, mode, &page->fd, err);
     cookie_io_functions_t calls = {.write = write_part};
     if (code == TP_OK && !(page->file = fopencookie(page, "w", calls)))
         code = fail_write(page, errno, err);

@@ -20,9 +20,9 @@ struct tp_page {
 
 /* Begins the file `path`, whose name must end in `suffix` (".html"), so that a mistyped one
  * replaces no file of another kind. It is written beside that name, as all outputs are; a link
- * there is TP_E_USAGE. `rights` are those of what it shows. With TP_OK, it has to be closed. */
+ * there is TP_E_USAGE. `mode` is that of what it shows. With TP_OK, it has to be closed. */
 enum tp_code tp_page_open(struct tp_page *page, const char *path, const char *suffix,
-                          struct tp_rights rights, struct tp_err *err);
+                          mode_t mode, struct tp_err *err);
 /* Closes it. If all of it was made, which `made` says, it gets its name, and what had that is
  * replaced, a link itself and not what it leads to; else nothing is left. Returns `made`, or what
  * failed: TP_E_IO when something could not be written. */

@@ -222,12 +222,6 @@ static ssize_t my_readlink(const char *path, char *target, size_t size)
     return fails(fault) ? failed(fault) : real.readlink(path, target, size);
 }
 
-static int my_fchmod(int fd, mode_t mode)
-{
-    enum fault fault = next(CALL_STAT);
-    return fails(fault) ? failed(fault) : real.fchmod(fd, mode);
-}
-
 static int my_fsync(int fd)
 {
     enum fault fault = next(CALL_FSYNC);
@@ -411,7 +405,6 @@ void world_install(void)
     tp_os.stat = my_stat;
     tp_os.lstat = my_lstat;
     tp_os.readlink = my_readlink;
-    tp_os.fchmod = my_fchmod;
     tp_os.fsync = my_fsync;
     tp_os.fallocate = my_fallocate;
     tp_os.ftruncate = my_ftruncate;

@@ -15,7 +15,7 @@ enum { SHARD = 200, HASH_AT = 20 };
 static struct tp_plan_file files[2] = {
     {.name = (char[]){"a.safetensors"}, .size = SHARD, .hash_at = HASH_AT},
     {.name = (char[]){"b.safetensors"}, .size = SHARD, .hash_at = HASH_AT}};
-static const struct tp_checkpoint source = {.rights = {0777, (gid_t)-1}};
+static const struct tp_checkpoint source = {.mode = 0777, .file_count = 1};
 static const struct tp_plan plan = {.ckpt = &source, .files = files, .file_count = 2};
 static uint8_t hashes[2][TP_HASH_BYTES];
 
@@ -61,13 +61,17 @@ static void add_and_reopen(struct tp_journal *journal, bool zstd)
 {
     struct tp_err err = {0};
     const struct tp_journal_work work = {.plan = &plan, .zstd = zstd};
+    struct tp_read_sum sum = {.source = 0, .sum = {1, UINT64_MAX}};
+    const struct tp_read_list read = {&sum, 1, true};
     bool foreign;
     bool done = journal->done[1];
     if (!done)
-        must(!tp_journal_add(journal, &plan, 1, hashes[1], &err));
+        must(!tp_journal_add(journal, &plan, 1, hashes[1], &read, &err));
     tp_journal_close(journal);
     must(!tp_journal_open(AT_FDCWD, ".", TP_JOURNAL_NAME, &work, journal, &foreign, &err));
     must(!foreign && journal->done[1] && journal->names_shards);
+    must(done || (journal->read[1].known && journal->read[1].count == 1 &&
+                  memcmp(journal->read[1].items, &sum, sizeof sum) == 0));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

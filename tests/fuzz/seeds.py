@@ -1115,6 +1115,11 @@ def journals():
         seed("journal", "wrong-" + kind, head + lines[0].replace("a.", "b."))
         seed("journal", "foreign-" + kind, head.replace("0" * 32, "1" * 32) + lines[0])
         seed("journal", "other-" + kind, head + "c.safetensors " + "0" * 32 + "\nxx\n")
+        one = f" 0:{'1' * 32}"
+        for name, read in (("none", ""), ("one", one), ("two", 2 * one), ("far", one.replace("0:", "7:")),
+                           ("cut", one[:-1]), ("more", one + "1"), ("space", " ")):
+            seed("journal", f"read-{name}-{kind}",
+                 head + lines[0].replace("\n", " read" + read + "\n") + lines[1])
     seed("journal", "kind", f"ptilepack-journal z {plan}\n" + lines[0])
     seed("journal", "empty", "p")
     seed("journal", "garbled", "ptilepack-journ")

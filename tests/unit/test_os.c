@@ -410,7 +410,6 @@ static uid_t another(void) { return geteuid() + 4242; }
 /* Network and FAT file systems may give all files to one user, who is not the process's. */
 static void test_given_away(void **state)
 {
-    const struct tp_rights all = TP_RIGHTS_ALL;
     const struct tp_os real = tp_os;
     struct tp_err err = {0};
     char path[4200];
@@ -420,47 +419,19 @@ static void test_given_away(void **state)
     tp_os.geteuid = another;
     assert_int_equal(tp_below_open_dir(folder, &dir, &err), TP_OK);
     for (int i = 0; i < 2; i++) { /* a new one, and what an earlier run made */
-        assert_int_equal(tp_below_open_own(dir, "own", all, path, &fd, &err), TP_OK);
+        assert_int_equal(tp_below_open_own(dir, "own", 0666, path, &fd, &err), TP_OK);
         close(fd);
     }
-    assert_int_equal(tp_below_open_own(AT_FDCWD, path, all, path, &fd, &err), TP_OK);
+    assert_int_equal(tp_below_open_own(AT_FDCWD, path, 0666, path, &fd, &err), TP_OK);
     close(fd);
     if (geteuid() == 0) { /* of somebody else, whose new files there would not be */
         assert_int_equal(chown(path, 4243, (gid_t)-1), 0);
-        assert_int_equal(tp_below_open_own(AT_FDCWD, path, all, path, &fd, &err), TP_E_USAGE);
+        assert_int_equal(tp_below_open_own(AT_FDCWD, path, 0666, path, &fd, &err), TP_E_USAGE);
         assert_non_null(strstr(err.what, "another user"));
     }
     tp_os = real;
     close(dir);
     assert_int_equal(unlink(path), 0);
-}
-
-static mode_t made_with;
-
-static int note_mode(int dir, const char *name, mode_t mode)
-{
-    made_with = mode;
-    return mkdirat(dir, name, mode);
-}
-
-/* What a group is not to have it does not have for a moment. */
-static void test_new_directory_of_another_group(void **state)
-{
-    const struct tp_os real = tp_os;
-    struct tp_err err = {0};
-    int dir;
-    (void)state;
-    assert_int_equal(tp_below_open_dir(folder, &dir, &err), TP_OK);
-    for (gid_t other = 0; other < 2; other++) {
-        const struct tp_rights rights = {0750, getegid() + other};
-        tp_os.mkdirat = note_mode;
-        assert_int_equal(tp_below_mkdir(dir, "made", rights, "made", &err), TP_OK);
-        tp_os = real;
-        assert_int_equal(made_with, other ? 0700 : 0750);
-        assert_int_equal(tp_below_dir_mode("made", rights), made_with);
-        assert_int_equal(unlinkat(dir, "made", AT_REMOVEDIR), 0);
-    }
-    close(dir);
 }
 
 static void *no_malloc(size_t size)
@@ -512,7 +483,6 @@ int main(void)
         TEST(test_regular),   TEST(test_slurp),       TEST(test_list),
         TEST(test_inside),    TEST(test_descriptors), TEST(test_descriptors_end),
         TEST(test_memory),    TEST(test_system_out_of_memory), TEST(test_given_away),
-        TEST(test_new_directory_of_another_group),
     };
     return cmocka_run_group_tests_name("os", tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 
 #include "pack/commit/commit.h"
 #include "pack/commit/journal.h"
+#include "pack/run/read_sums.h"
 #include "pack/plan/plan.h"
 
 #include <sys/stat.h>
@@ -26,6 +27,8 @@ struct tp_commit {
     char *partial, *parent; /* OUTPUT.partial, and the directory that holds both */
     int dir;                /* the partial directory, open; -1: not yet, or a single file */
     struct tp_journal journal;
+    struct tp_read_sums *sums; /* while it runs: of what is read */
+    struct tp_manifest_data data;
     bool begun;                /* shards may have been written */
     pthread_mutex_t lock; /* of the journal */
     struct tp_manifest_file *files;
@@ -175,7 +178,7 @@ enum tp_code tp_commit_record_shard(struct tp_commit *c, uint32_t f);
 enum tp_code tp_commit_write_small(struct tp_commit *c, const char *name, const char *data,
                                    size_t size, bool listed);
 /* The model card; nothing where no weight is made. */
-enum tp_code tp_commit_card(const struct tp_commit *c, struct tp_text *text);
+enum tp_code tp_commit_card(struct tp_commit *c, struct tp_text *text);
 /* Whether a file of the source is copied as it is: not where the output has one of its own, and
  * not what the config makes stale. */
 bool tp_commit_copies(const struct tp_plan *plan, const char *name);

@@ -57,7 +57,7 @@ static enum tp_code write_file(struct tp_commit *c, struct tp_run_options *run,
     enum tp_code code = tp_file_sink_open(&sink, c->plan, c->parent, c->partial, budget->leaves,
                                           budget->drop, c->err);
     sink.only_fd = lock;
-    sink.rights = tp_checkpoint_file_rights(c->plan->ckpt);
+    sink.mode = tp_checkpoint_file_mode(c->plan->ckpt);
     sink.zstd = c->options->zstd;
     sink.threads = budget->encoders;
     if (code == TP_OK)
@@ -104,7 +104,7 @@ static enum tp_code lock_file(struct tp_commit *c, struct tp_run_options *run,
         (code = tp_commit_check_inputs(c, c->partial)) ||
         (code = tp_commit_check_space(c, c->parent, NULL, false)))
         return code;
-    code = tp_below_open_own(AT_FDCWD, c->partial, tp_checkpoint_file_rights(c->plan->ckpt),
+    code = tp_below_open_own(AT_FDCWD, c->partial, tp_checkpoint_file_mode(c->plan->ckpt),
                              c->partial, &lock, c->err);
     if (code == TP_OK && (code = tp_os_lock(lock, c->partial, &result->unlocked, c->err)) == TP_OK)
         code = make_file(c, run, budget, &lock);

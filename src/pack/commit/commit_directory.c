@@ -88,12 +88,6 @@ static enum tp_code make_room(struct tp_commit *c)
                              : partial_in_the_way(c, stranger(c->partial, c->err));
 }
 
-/* Of a directory that is known to be this program's. */
-static enum tp_code limit_partial(struct tp_commit *c)
-{
-    return tp_below_limit_dir(c->dir, c->plan->ckpt->dir_rights, c->partial, c->err);
-}
-
 /* A directory that is not of this program has no journal, but other files. */
 static enum tp_code make_partial(struct tp_commit *c)
 {
@@ -103,11 +97,8 @@ static enum tp_code make_partial(struct tp_commit *c)
     if (c->err->code)
         return c->err->code;
     if (!there)
-        return (code = tp_os_mkdir(c->partial,
-                                   tp_below_dir_mode(c->partial, c->plan->ckpt->dir_rights),
-                                   c->err)) ||
-                       (code = tp_below_open_dir(c->partial, &c->dir, c->err))
-                   ? code : limit_partial(c);
+        return (code = tp_os_mkdir(c->partial, c->plan->ckpt->dir_mode | 0700, c->err))
+                   ? code : tp_below_open_dir(c->partial, &c->dir, c->err);
     if (!S_ISDIR(st.st_mode) && !S_ISLNK(st.st_mode)) {
         tp_err_path(c->err, c->partial);
         tp_err_hint(c->err, "move it away, or choose another output with -o");
@@ -125,7 +116,7 @@ static enum tp_code make_partial(struct tp_commit *c)
     else
         code = c->err->code;
     free(journal);
-    return code ? code : limit_partial(c);
+    return code;
 }
 
 /* A sweep of the partial directory. */
@@ -230,8 +221,11 @@ static enum tp_code shard_done(void *arg, uint32_t file, const uint8_t hash[TP_H
                                struct tp_err *err)
 {
     struct tp_commit *c = arg;
+    const struct tp_read_list *read;
+    enum tp_code code = tp_read_sums_file(c->sums, file, &read, err);
     pthread_mutex_lock(&c->lock);
-    enum tp_code code = tp_journal_add(&c->journal, c->plan, file, hash, err);
+    if (code == TP_OK)
+        code = tp_journal_add(&c->journal, c->plan, file, hash, read, err);
     pthread_mutex_unlock(&c->lock);
     return code;
 }
@@ -325,9 +319,13 @@ enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip)
     struct tp_run_options run = c->options->run;
     struct tp_contents copies;
     struct tp_budget budget = {0};
+    struct tp_read_sums sums;
     run.zstd = c->options->zstd;
     run.skip_file = skip;
-    enum tp_code code = tp_commit_open_copies(c, &copies, &run);
+    run.sums = c->sums = &sums;
+    enum tp_code code = tp_read_sums_open(&sums, c->plan, c->err), copied;
+    if ((copied = tp_commit_open_copies(c, &copies, &run)) && code == TP_OK)
+        code = copied;
     if (code == TP_OK)
         code = tp_budget_run(c->plan, &run, &budget, c->err);
     c->begun = code == TP_OK;
@@ -335,7 +333,7 @@ enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip)
         code = tp_file_sink_open(&sink, c->plan, c->partial, NULL, budget.leaves, budget.drop,
                                  c->err);
     sink.dir = c->dir;
-    sink.rights = c->plan->ckpt->rights;
+    sink.mode = c->plan->ckpt->mode;
     sink.done = shard_done;
     sink.done_arg = c;
     sink.zstd = c->options->zstd;
@@ -344,6 +342,7 @@ enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip)
         code = tp_commit_run(c, &sink.sink, &run);
     tp_contents_close(&copies);
     tp_file_sink_close(&sink);
+    tp_read_sums_close(&sums);
     return code;
 }
 

@@ -63,12 +63,12 @@ enum tp_code tp_commit_hash_text(const char *data, size_t size, uint8_t hash[TP_
 }
 
 static enum tp_code write_small(struct tp_commit *c, const char *name, const char *data,
-                                size_t size, bool listed, struct tp_rights rights)
+                                size_t size, bool listed, mode_t mode)
 {
     int fd = -1;
     uint8_t hash[TP_HASH_BYTES];
     char *path = tp_os_format(c->err, "%s/%s", c->partial, name);
-    enum tp_code code = path ? tp_below_create(c->dir, name, rights, path, &fd, c->err)
+    enum tp_code code = path ? tp_below_create(c->dir, name, mode, path, &fd, c->err)
                              : TP_E_MEMORY;
     if (code == TP_OK && (code = tp_os_write(fd, data, size, 0, path, c->err)) == TP_OK)
         code = tp_os_fsync(fd, path, c->err);
@@ -85,7 +85,7 @@ static enum tp_code write_small(struct tp_commit *c, const char *name, const cha
 enum tp_code tp_commit_write_small(struct tp_commit *c, const char *name, const char *data,
                                    size_t size, bool listed)
 {
-    return write_small(c, name, data, size, listed, c->plan->ckpt->rights);
+    return write_small(c, name, data, size, listed, c->plan->ckpt->mode);
 }
 
 struct copied {
@@ -123,11 +123,8 @@ static enum tp_code copy_other(struct tp_commit *c, const char *name)
     struct copied copy = {-1, -1, from, to};
     enum tp_code code = from && to ? TP_OK : TP_E_MEMORY;
     if (code == TP_OK &&
-        (code = tp_commit_open_other(c->plan->ckpt, from, &copy.from, &st, c->err)) == TP_OK) {
-        struct tp_rights rights = TP_RIGHTS_ALL;
-        tp_rights_meet_file(&rights, copy.from, from, &st);
-        code = tp_below_create(c->dir, name, rights, to, &copy.to, c->err);
-    }
+        (code = tp_commit_open_other(c->plan->ckpt, from, &copy.from, &st, c->err)) == TP_OK)
+        code = tp_below_create(c->dir, name, st.st_mode, to, &copy.to, c->err);
     if (code == TP_OK &&
         (code = tp_leafhash_file((uint64_t)st.st_size, 1, copy_through, &copy, hash, c->err)) ==
             TP_OK &&
@@ -160,19 +157,16 @@ static enum tp_code each_folder(struct tp_commit *c, const char *name,
     return code;
 }
 
-/* With the rights of the source's folder. */
+/* With the mode of the source's folder. */
 static enum tp_code make_folder(struct tp_commit *c, const char *folder, const char *path)
 {
-    struct tp_rights rights = TP_RIGHTS_ALL;
     struct stat st;
     char *from = tp_os_format(c->err, "%s/%s", c->plan->ckpt->path, folder);
     enum tp_code code = from ? TP_OK : TP_E_MEMORY;
     if (from && tp_os.stat(from, &st) != 0)
         code = tp_os_fail(c->err, errno, from, "cannot open");
-    else if (from)
-        tp_rights_meet_file(&rights, -1, from, &st);
     free(from);
-    return code ? code : tp_below_mkdir(c->dir, folder, rights, path, c->err);
+    return code ? code : tp_below_mkdir(c->dir, folder, st.st_mode & 0777, path, c->err);
 }
 
 static enum tp_code sync_folder(struct tp_commit *c, const char *folder, const char *path)
@@ -200,7 +194,7 @@ static char *find_card(const struct tp_commit *c)
 
 /* Its text in fresh memory; NULL: there is none. One that is too large to be a text is none
  * (tp_plan_warn() says it). */
-static enum tp_code read_card(const struct tp_commit *c, char **text)
+static enum tp_code read_card(struct tp_commit *c, char **text)
 {
     struct stat st;
     size_t size;
@@ -211,6 +205,12 @@ static enum tp_code read_card(const struct tp_commit *c, char **text)
     *text = NULL;
     if (path && code == TP_OK && st.st_size <= TP_CARD_MAX_BYTES)
         code = tp_os_slurp_fd(fd, &st, path, TP_CARD_MAX_BYTES, text, &size, c->err);
+    if (*text) {
+        c->data.card = true;
+        c->data.card_size = size;
+        c->data.card_sum = (struct tp_sum){0, 0};
+        tp_sum_add(&c->data.card_sum, *text, size, 0);
+    }
     for (size_t at = 0; *text && at < size; at++)
         if (!(*text)[at]) /* would end it */
             (*text)[at] = ' ';
@@ -219,7 +219,7 @@ static enum tp_code read_card(const struct tp_commit *c, char **text)
     return code;
 }
 
-enum tp_code tp_commit_card(const struct tp_commit *c, struct tp_text *text)
+enum tp_code tp_commit_card(struct tp_commit *c, struct tp_text *text)
 {
     char *source = NULL;
     struct tp_card_use *uses = NULL;
@@ -241,16 +241,16 @@ enum tp_code tp_commit_card(const struct tp_commit *c, struct tp_text *text)
 /* The source's card is a part of it, and so is what may be read of that. */
 static enum tp_code write_card(struct tp_commit *c, const struct tp_text *text)
 {
-    struct tp_rights rights = c->plan->ckpt->rights;
+    mode_t mode = c->plan->ckpt->mode;
     struct stat st;
     char *path = find_card(c);
     if (path && tp_os.stat(path, &st) != 0)
         tp_os_fail(c->err, errno, path, "cannot open");
     else if (path)
-        tp_rights_meet_file(&rights, -1, path, &st);
+        mode &= st.st_mode;
     free(path);
     return c->err->code ? c->err->code
-                        : write_small(c, TP_CARD_NAME, text->data, text->size, true, rights);
+                        : write_small(c, TP_CARD_NAME, text->data, text->size, true, mode);
 }
 
 /* One file of the source, in a folder of its own where its name has one. */
@@ -344,11 +344,21 @@ static enum tp_code write_manifest(struct tp_commit *c)
 {
     struct tp_text text = {0};
     enum tp_code code =
-        tp_manifest_text(c->plan, c->request, c->files, c->file_count, &text, c->err);
+        tp_manifest_text(c->plan, c->request, &c->data, c->files, c->file_count, &text, c->err);
     if (code == TP_OK)
         code = tp_commit_write_small(c, TP_MANIFEST_NAME, text.data, text.size, false);
     tp_text_free(&text);
     return code;
+}
+
+static enum tp_code total_data(struct tp_commit *c)
+{
+    const size_t count = c->plan->ckpt->file_count + 1;
+    c->data.sums = tp_os_zalloc(count, sizeof *c->data.sums, c->err);
+    c->data.known = tp_os_zalloc(count, sizeof *c->data.known, c->err);
+    return c->data.sums && c->data.known
+               ? tp_read_sums_total(c->plan, c->journal.read, c->data.sums, c->data.known, c->err)
+               : TP_E_MEMORY;
 }
 
 enum tp_code tp_commit_write_texts(struct tp_commit *c)
@@ -359,7 +369,8 @@ enum tp_code tp_commit_write_texts(struct tp_commit *c)
     if (code == TP_OK && c->request->digests)
         code = tp_manifest_digest(c->partial, c->files, c->file_count, c->options->run.jobs,
                                   c->options->run.stop, c->err);
-    if (code == TP_OK && (code = tp_checkpoint_unchanged(c->plan->ckpt, c->err)) == TP_OK)
+    if (code == TP_OK && (code = tp_checkpoint_unchanged(c->plan->ckpt, c->err)) == TP_OK &&
+        (code = total_data(c)) == TP_OK)
         code = write_manifest(c);
     return code;
 }
@@ -372,9 +383,11 @@ enum tp_code tp_commit_record_shard(struct tp_commit *c, uint32_t f)
     char *name = tp_os_format(c->err, "%s%s", file->name, suffix);
     char *path = tp_os_format(c->err, "%s/%s%s", c->partial, file->name, suffix);
     struct stat st;
+    int fd = -1;
     enum tp_code code = name && path ? TP_OK : TP_E_MEMORY;
     if (code == TP_OK)
-        code = tp_below_narrow(c->dir, name, c->plan->ckpt->rights, &st, path, c->err);
+        code = tp_below_open_regular(c->dir, name, path, &fd, &st, c->err);
+    tp_os_close(&fd);
     if (code == TP_OK)
         code = record(c, name, (uint64_t)st.st_size, c->journal.hash[f]);
     free(name);
@@ -389,6 +402,8 @@ void tp_commit_close(struct tp_commit *c)
     for (size_t i = 0; i < c->file_count; i++)
         free(c->files[i].name);
     free(c->files);
+    free(c->data.sums);
+    free(c->data.known);
     free(c->partial);
     free(c->parent);
     pthread_mutex_destroy(&c->lock);

@@ -83,7 +83,7 @@ static bool take_card(struct listing *list)
     uint8_t hash[TP_HASH_BYTES];
     struct tp_text card = {0};
     const struct tp_manifest_file *file = take(list, TP_CARD_NAME);
-    bool same = file && tp_commit_card(list->c, &card) == TP_OK && card.size == file->size &&
+    bool same = file && tp_commit_card((struct tp_commit *)list->c, &card) == TP_OK && card.size == file->size &&
                 tp_commit_hash_text(card.data, card.size, hash, list->err) == TP_OK &&
                 memcmp(hash, file->hash, sizeof hash) == 0;
     tp_text_free(&card);

@@ -18,8 +18,10 @@
 #define MAGIC "tilepack-journal "
 /* No shard's lines: those have a hash behind their first blank. */
 #define COMMAND "# tilepack "
+#define READ " read"
 #define SOURCE "# source "
-/* Bytes of one: a line for each of the most files, each of the longest name, and the command. */
+/* Bytes of one: a line for each of the most files, each of the longest name, with some sums, and the
+ * command. */
 #define MOST (UINT64_C(512) << 20)
 static const char *const magics[2] = {"tilepack-journal 1 ", "tilepack-journal z "};
 
@@ -58,18 +60,9 @@ static bool has_digits(const struct shard_file *shard, const uint8_t hash[TP_HAS
            memcmp(stored, digits, sizeof stored) == 0;
 }
 
-/* A shard that its owner cannot read and write gets the rights of a new one, which are the
- * journal's. */
-static bool give_rights(int fd, mode_t mode, int journal)
-{
-    struct stat like;
-    return (mode & 0600) == 0600 || (tp_os.fstat(journal, &like) == 0 &&
-                                     tp_os.fchmod(fd, (like.st_mode & 0666) | 0600) == 0);
-}
-
 /* Whether the shard on disk is what the journal says; anything else is redone. What says
  * nothing of it, a lack of memory or that it cannot be read, is recorded. */
-static bool proven(int dir, int journal, const struct tp_plan_file *file, bool zstd,
+static bool proven(int dir, const struct tp_plan_file *file, bool zstd,
                    const uint8_t hash[TP_HASH_BYTES], struct tp_err *unread, struct tp_err *err)
 {
     uint8_t actual[TP_HASH_BYTES];
@@ -86,8 +79,7 @@ static bool proven(int dir, int journal, const struct tp_plan_file *file, bool z
     }
     good = good && size == file->size &&
            tp_leafhash_file(size, 2, read_shard, &shard, actual, &seen) == TP_OK &&
-           memcmp(actual, hash, TP_HASH_BYTES) == 0 && has_digits(&shard, hash, &seen) &&
-           give_rights(shard.fd, st.st_mode, journal);
+           memcmp(actual, hash, TP_HASH_BYTES) == 0 && has_digits(&shard, hash, &seen);
     tp_zst_close(shard.zst);
     if (shard.fd >= 0)
         tp_os.close(shard.fd);
@@ -98,16 +90,51 @@ static bool proven(int dir, int journal, const struct tp_plan_file *file, bool z
     return good;
 }
 
+/* What stands behind a shard's hash; a line of 0.1.0 has nothing there. */
+static bool read_sums(const char *text, const char *end, uint32_t sources,
+                      struct tp_read_list *list, struct tp_err *err)
+{
+    const size_t digits = 2 * TP_SUM_BYTES;
+    size_t capacity = 0;
+    if (text == end)
+        return true;
+    if ((size_t)(end - text) < strlen(READ) || memcmp(text, READ, strlen(READ)) != 0)
+        return false;
+    for (text += strlen(READ); text < end; text += digits) {
+        uint8_t bytes[TP_SUM_BYTES];
+        uint32_t source = 0;
+        if (*text++ != ' ')
+            return false;
+        for (; text < end && *text >= '0' && *text <= '9' && source < sources; text++)
+            source = source * 10 + (uint32_t)(*text - '0');
+        if ((size_t)(end - text) < 1 + digits || *text++ != ':' || source >= sources ||
+            !tp_hash_parse(text, digits, bytes))
+            return false;
+        void *items = list->items;
+        if (tp_os_grow(&items, &capacity, list->count + 1, sizeof *list->items, err))
+            return false;
+        list->items = items;
+        list->items[list->count++] = (struct tp_read_sum){source, tp_sum_of_bytes(bytes)};
+    }
+    list->known = true;
+    return true;
+}
+
 /* The last line of a shard counts; until they are proven, those that are named are lost. Shards
  * end about in their order: the search begins with number *next, behind the one before. */
 static void read_line(const char *line, size_t size, const struct tp_plan *plan,
-                      struct tp_journal *journal, size_t *next)
+                      struct tp_journal *journal, size_t *next, struct tp_err *err)
 {
+    const size_t digits = TP_HASH_TEXT - 1;
     uint8_t hash[TP_HASH_BYTES];
+    struct tp_read_list read = {0};
     const char *space = memchr(line, ' ', size);
     size_t name_size = space ? (size_t)(space - line) : 0;
-    if (!space || !tp_hash_parse(space + 1, size - name_size - 1, hash))
+    if (!space || size - name_size - 1 < digits || !tp_hash_parse(space + 1, digits, hash) ||
+        !read_sums(space + 1 + digits, line + size, (uint32_t)plan->ckpt->file_count, &read, err)) {
+        free(read.items);
         return;
+    }
     for (size_t i = 0; i < plan->file_count; i++) {
         size_t f = (*next + i) % plan->file_count;
         const struct tp_plan_file *file = &plan->files[f];
@@ -115,9 +142,12 @@ static void read_line(const char *line, size_t size, const struct tp_plan *plan,
             continue;
         journal->lost[f] = true;
         memcpy(journal->hash[f], hash, sizeof hash);
+        free(journal->read[f].items);
+        journal->read[f] = read;
         *next = f + 1;
         return;
     }
+    free(read.items);
 }
 
 static void prove_all(struct tp_journal *journal, int dir, const struct tp_plan *plan, bool zstd,
@@ -126,7 +156,7 @@ static void prove_all(struct tp_journal *journal, int dir, const struct tp_plan 
     for (size_t f = 0; f < plan->file_count; f++) {
         if (!journal->lost[f])
             continue;
-        journal->done[f] = proven(dir, journal->fd, &plan->files[f], zstd, journal->hash[f],
+        journal->done[f] = proven(dir, &plan->files[f], zstd, journal->hash[f],
                                   &journal->unread, err);
         journal->lost[f] = !journal->done[f];
         journal->done_count += journal->done[f];
@@ -228,7 +258,7 @@ static enum tp_code resume(struct tp_journal *journal, int dir,
         return memory.code;
     }
     for (; line < end && (stop = memchr(line, '\n', (size_t)(end - line))); line = stop + 1)
-        read_line(line, (size_t)(stop - line), work->plan, journal, &next);
+        read_line(line, (size_t)(stop - line), work->plan, journal, &next, &memory);
     prove_all(journal, dir, work->plan, work->zstd, &memory);
     journal->size = (uint64_t)(line - text); /* a line cut off is overwritten */
     free(text);
@@ -244,13 +274,15 @@ enum tp_code tp_journal_open(int dir, const char *directory, const char *name,
     memset(journal, 0, sizeof *journal);
     *foreign = false;
     journal->fd = -1;
+    journal->file_count = plan->file_count;
     journal->path = tp_os_format(err, "%s/%s", directory, name);
     journal->done = tp_os_zalloc(plan->file_count + 1, sizeof *journal->done, err);
     journal->hash = tp_os_zalloc(plan->file_count + 1, sizeof *journal->hash, err);
     journal->lost = tp_os_zalloc(plan->file_count + 1, sizeof *journal->lost, err);
-    if (!journal->path || !journal->done || !journal->hash || !journal->lost)
+    journal->read = tp_os_zalloc(plan->file_count + 1, sizeof *journal->read, err);
+    if (!journal->path || !journal->done || !journal->hash || !journal->lost || !journal->read)
         return TP_E_MEMORY;
-    enum tp_code code = tp_below_open_own(dir, name, plan->ckpt->rights, journal->path,
+    enum tp_code code = tp_below_open_own(dir, name, plan->ckpt->mode, journal->path,
                                           &journal->fd, err);
     if (code ||
         (code = tp_os_lock(journal->fd, journal->path, &journal->unlocked, err)) ||
@@ -271,18 +303,32 @@ enum tp_code tp_journal_restart(struct tp_journal *journal, const struct tp_jour
     return code ? code : start(journal, work, err);
 }
 
-enum tp_code tp_journal_add(struct tp_journal *journal, const struct tp_plan *plan, uint32_t file,
-                            const uint8_t hash[TP_HASH_BYTES], struct tp_err *err)
+static enum tp_code line_text(const char *name, const uint8_t hash[TP_HASH_BYTES],
+                              const struct tp_read_list *read, struct tp_text *text,
+                              struct tp_err *err)
 {
     char digits[TP_HASH_TEXT];
     tp_hash_print(hash, digits);
-    char *line = tp_os_format(err, "%s %s\n", plan->files[file].name, digits);
-    if (!line)
-        return TP_E_MEMORY;
-    size_t size = strlen(line);
-    enum tp_code code = tp_os_write(journal->fd, line, size, journal->size, journal->path, err);
-    journal->size += size;
-    free(line);
+    enum tp_code code = tp_text_addf(text, err, "%s %s" READ, name, digits);
+    for (size_t i = 0; i < read->count && code == TP_OK; i++) {
+        uint8_t bytes[TP_SUM_BYTES];
+        tp_sum_bytes(&read->items[i].sum, bytes);
+        tp_hash_print(bytes, digits);
+        code = tp_text_addf(text, err, " %u:%s", (unsigned)read->items[i].source, digits);
+    }
+    return code ? code : tp_text_add_word(text, "\n", err);
+}
+
+enum tp_code tp_journal_add(struct tp_journal *journal, const struct tp_plan *plan, uint32_t file,
+                            const uint8_t hash[TP_HASH_BYTES],
+                            const struct tp_read_list *read, struct tp_err *err)
+{
+    struct tp_text line = {0};
+    enum tp_code code = line_text(plan->files[file].name, hash, read, &line, err);
+    if (code == TP_OK && (code = tp_read_list_copy(&journal->read[file], read, err)) == TP_OK)
+        code = tp_os_write(journal->fd, line.data, line.size, journal->size, journal->path, err);
+    journal->size += line.size;
+    tp_text_free(&line);
     memcpy(journal->hash[file], hash, TP_HASH_BYTES);
     return code ? code : tp_os_fsync(journal->fd, journal->path, err);
 }
@@ -291,6 +337,9 @@ void tp_journal_close(struct tp_journal *journal)
 {
     if (journal->path && journal->fd >= 0)
         tp_os.close(journal->fd);
+    for (size_t f = 0; journal->read && f < journal->file_count; f++)
+        free(journal->read[f].items);
+    free(journal->read);
     free(journal->path);
     free(journal->command);
     free(journal->done);

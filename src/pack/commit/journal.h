@@ -1,13 +1,13 @@
 /* The journal of a directory that is being written: which shards are finished.
  * Lines of text, fsynced one by one; a line cut off by a crash does not count. The first says
  * which plan; then may come the source, behind "# source ", and the command, behind "# "; then one
- * for each shard.
+ * for each shard: its name, its hash, "read", and of what was read for it (run/read_sums.h) SOURCE:SUM.
  */
 #ifndef TP_PACK_JOURNAL_H
 #define TP_PACK_JOURNAL_H
 
 #include "pack/file/leafhash.h"
-#include "pack/plan/plan.h"
+#include "pack/run/read_sums.h"
 
 #define TP_JOURNAL_NAME ".tilepack-journal"
 
@@ -27,9 +27,10 @@ struct tp_journal {
     uint64_t size;
     bool *done;                      /* per plan file */
     uint8_t (*hash)[TP_HASH_BYTES];  /* per plan file, valid when done */
+    struct tp_read_list *read;       /* the same: what was read for it */
     bool *lost; /* per plan file: named by the journal, but not what it says */
     struct tp_err unread; /* why one of these could not be read; path: the shard's name */
-    size_t done_count;
+    size_t file_count, done_count; /* of the plan */
     bool names_shards; /* one at least, be it of another plan */
     bool other_source; /* of this plan, but its files were changed or replaced since */
     char *command;     /* that began it; NULL: it does not say */
@@ -44,8 +45,10 @@ enum tp_code tp_journal_open(int dir, const char *directory, const char *name,
 /* A foreign journal becomes an empty one of this work; the lock is held throughout. */
 enum tp_code tp_journal_restart(struct tp_journal *journal, const struct tp_journal_work *work,
                                 struct tp_err *err);
+/* Enters a finished shard; its fields are valid from then on. */
 enum tp_code tp_journal_add(struct tp_journal *journal, const struct tp_plan *plan, uint32_t file,
-                            const uint8_t hash[TP_HASH_BYTES], struct tp_err *err);
+                            const uint8_t hash[TP_HASH_BYTES],
+                            const struct tp_read_list *read, struct tp_err *err);
 void tp_journal_close(struct tp_journal *journal); /* releases the lock */
 
 #endif

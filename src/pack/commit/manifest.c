@@ -15,15 +15,34 @@ void tp_manifest_plan_id(const struct tp_plan *plan, char text[TP_HASH_TEXT])
     tp_hash_print(plan->id, text);
 }
 
-static json_t *sources_json(const struct tp_checkpoint *ckpt)
+static void set_data(json_t *json, const struct tp_sum *sum)
+{
+    uint8_t bytes[TP_SUM_BYTES];
+    char digits[TP_HASH_TEXT];
+    tp_sum_bytes(sum, bytes);
+    tp_hash_print(bytes, digits);
+    tp_json_set(json, "data", json_string(digits));
+}
+
+/* The source: its weight files, and its card. */
+static json_t *sources_json(const struct tp_checkpoint *ckpt, const struct tp_manifest_data *data)
 {
     json_t *list = json_array();
     for (size_t f = 0; f < ckpt->file_count; f++) {
         const struct tp_file *file = &ckpt->files[f];
         char hash[TP_HASH_TEXT];
         tp_hash_print(file->header_hash, hash);
-        tp_json_append(list, json_pack("{s:s,s:I,s:s}", "name", file->name, "size",
-                                       (json_int_t)file->size, "header", hash));
+        json_t *json = json_pack("{s:s,s:I,s:s}", "name", file->name, "size",
+                                 (json_int_t)file->size, "header", hash);
+        if (data->known[f])
+            set_data(json, &data->sums[f]);
+        tp_json_append(list, json);
+    }
+    if (data->card) {
+        json_t *json = json_pack("{s:s,s:I}", "name", TP_CARD_NAME, "size",
+                                 (json_int_t)data->card_size);
+        set_data(json, &data->card_sum);
+        tp_json_append(list, json);
     }
     return list;
 }
@@ -54,6 +73,7 @@ static enum tp_code add_member(struct tp_text *text, const char *key, const char
 
 /* All of it before "kept", as the text of an object whose last brace is missing. */
 static enum tp_code begin_text(const struct tp_plan *plan, const struct tp_request *request,
+                               const struct tp_manifest_data *data,
                                const struct tp_manifest_file *files, size_t file_count,
                                struct tp_text *text, struct tp_err *err)
 {
@@ -61,7 +81,7 @@ static enum tp_code begin_text(const struct tp_plan *plan, const struct tp_reque
     tp_manifest_plan_id(plan, id);
     json_t *json = json_pack("{s:i,s:s,s:s,s:o,s:o,s:o}", "tilepack", 1, TP_OWN_KEY, TP_OWN_ZEROS,
                              "plan", id, "request", tp_request_record(request), "source",
-                             sources_json(plan->ckpt), "files", files_json(files, file_count));
+                             sources_json(plan->ckpt, data), "files", files_json(files, file_count));
     char *dump = json ? tp_json_dump(json, JSON_INDENT(1)) : NULL;
     json_decref(json);
     if (!dump)
@@ -89,6 +109,7 @@ static enum tp_code kept_text(const struct tp_plan *plan, struct tp_text *text, 
 }
 
 enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_request *request,
+                              const struct tp_manifest_data *data,
                               const struct tp_manifest_file *files, size_t file_count,
                               struct tp_text *text, struct tp_err *err)
 {
@@ -98,7 +119,7 @@ enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_reques
     enum tp_code code = kept_text(plan, &kept, err);
     if (code == TP_OK &&
         (code = tp_descriptors_text(plan, UINT32_MAX, &descriptors, &units, err)) == TP_OK &&
-        (code = begin_text(plan, request, files, file_count, text, err)) == TP_OK &&
+        (code = begin_text(plan, request, data, files, file_count, text, err)) == TP_OK &&
         (code = add_member(text, "kept", kept.data, err)) == TP_OK &&
         (code = add_member(text, "descriptors", descriptors, err)) == TP_OK &&
         (code = add_member(text, "units", units.data, err)) == TP_OK &&

@@ -5,11 +5,22 @@
 #define TP_PACK_MANIFEST_H
 
 #include "pack/commit/manifest_read.h"
+#include "pack/file/sums.h"
 #include "pack/plan/plan.h"
 #include "pack/text/text.h"
 
+/* What was read of the source, beside its headers. */
+struct tp_manifest_data {
+    struct tp_sum *sums; /* per file of the checkpoint, valid where `known` */
+    bool *known;
+    bool card; /* it has a model card, of this size and sum, whose text went into that of the output */
+    uint64_t card_size;
+    struct tp_sum card_sum;
+};
+
 /* The manifest's text for a finished plan; `files` as they lie in the directory. */
 enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_request *request,
+                              const struct tp_manifest_data *data,
                               const struct tp_manifest_file *files, size_t file_count,
                               struct tp_text *text, struct tp_err *err);
 

@@ -13,13 +13,13 @@
 #define MOST (UINT64_C(2) << 30)
 
 static enum tp_code read_signed(int dir, const char *path, char **text, size_t *size,
-                                struct tp_rights *rights, struct tp_err *err)
+                                mode_t *mode, struct tp_err *err)
 {
     struct stat st;
     int fd = -1;
     enum tp_code code = tp_below_open_regular(dir, TP_MANIFEST_NAME, path, &fd, &st, err);
     if (code == TP_OK) {
-        tp_rights_meet_file(rights, fd, path, &st);
+        *mode = st.st_mode;
         code = tp_os_slurp_fd(fd, &st, path, MOST, text, size, err);
     }
     tp_os_close(&fd);
@@ -31,10 +31,10 @@ static enum tp_code read_signed(int dir, const char *path, char **text, size_t *
 }
 
 static enum tp_code write_new(int dir, const char *path, const struct tp_text *text,
-                              struct tp_rights rights, struct tp_err *err)
+                              mode_t mode, struct tp_err *err)
 {
     int fd = -1;
-    enum tp_code code = tp_below_create(dir, TP_MANIFEST_NEW, rights, path, &fd, err);
+    enum tp_code code = tp_below_create(dir, TP_MANIFEST_NEW, mode, path, &fd, err);
     if (code == TP_OK && (code = tp_os_write(fd, text->data, text->size, 0, path, err)) == TP_OK)
         code = tp_os_fsync(fd, path, err);
     if (fd >= 0 && tp_os.close(fd) && code == TP_OK)
@@ -49,15 +49,15 @@ enum tp_code tp_manifest_note(const char *directory, const char *key, const char
     char *text = NULL;
     size_t size = 0;
     struct tp_text out = {0};
-    struct tp_rights rights = TP_RIGHTS_ALL;
+    mode_t mode = 0;
     char *path = tp_os_format(err, "%s/%s", directory, TP_MANIFEST_NAME);
     char *fresh = tp_os_format(err, "%s/%s", directory, TP_MANIFEST_NEW);
     enum tp_code code = path && fresh ? tp_below_open_dir(directory, &dir, err) : TP_E_MEMORY;
     if (code == TP_OK &&
-        (code = read_signed(dir, path, &text, &size, &rights, err)) == TP_OK &&
+        (code = read_signed(dir, path, &text, &size, &mode, err)) == TP_OK &&
         (code = tp_json_set_key(text, size, key, value, &out, err)) == TP_OK) {
         tp_own_hash_sign(out.data, out.size);
-        if ((code = write_new(dir, fresh, &out, rights, err)) == TP_OK &&
+        if ((code = write_new(dir, fresh, &out, mode, err)) == TP_OK &&
             (code = tp_os_rename(fresh, path, err)) == TP_OK)
             code = tp_os_fsync_dir(directory, err);
     }

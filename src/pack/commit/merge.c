@@ -238,6 +238,8 @@ static enum tp_code collect(struct merge *m)
         if (journal->path && journal->done[f]) {
             c->journal.done[f] = true;
             memcpy(c->journal.hash[f], journal->hash[f], TP_HASH_BYTES);
+            if (tp_read_list_copy(&c->journal.read[f], &journal->read[f], c->err))
+                return TP_E_MEMORY;
         } else if (journal->path && journal->lost[f]) {
             return journal->unread.code ? fail_unread(m, &journal->unread) : fail_lost(m, f);
         } else {
@@ -295,8 +297,10 @@ static enum tp_code prove(struct merge *m)
     m->total = tp_os_zalloc(m->part_count + 1, sizeof *m->total, c->err);
     c->journal.done = tp_os_zalloc(written + 1, sizeof *c->journal.done, c->err);
     c->journal.hash = tp_os_zalloc(written + 1, sizeof *c->journal.hash, c->err);
+    c->journal.read = tp_os_zalloc(written + 1, sizeof *c->journal.read, c->err);
+    c->journal.file_count = written;
     if (!m->journals || !m->owner || !m->missing || !m->total || !c->journal.done ||
-        !c->journal.hash)
+        !c->journal.hash || !c->journal.read)
         return TP_E_MEMORY;
     for (unsigned i = 0; i < m->part_count; i++)
         m->journals[i].fd = -1;
@@ -337,8 +341,6 @@ static enum tp_code merge(struct merge *m)
         (code = tp_below_open_dir(c->partial, &c->dir, c->err)) == TP_OK &&
         (code = prove(m)) == TP_OK &&
         (code = tp_commit_check_begun(c->plan, c->partial, c->options->force, c->err)) == TP_OK &&
-        (code = tp_below_limit_dir(c->dir, c->plan->ckpt->dir_rights, c->partial, c->err)) ==
-            TP_OK &&
         (code = tp_commit_sweep(c)) == TP_OK && (code = check_room(c)) == TP_OK)
         code = tp_commit_finish(c);
     return code;

@@ -101,8 +101,7 @@ static enum tp_code enter_partial(struct work *work)
     struct tp_commit *c = &work->c;
     struct tp_os_list list;
     bool own = false;
-    const struct tp_rights rights = c->plan->ckpt->dir_rights;
-    if (tp_os.mkdir(c->partial, tp_below_dir_mode(c->partial, rights)) != 0 && errno != EEXIST)
+    if (tp_os.mkdir(c->partial, c->plan->ckpt->dir_mode | 0700) != 0 && errno != EEXIST)
         return tp_os_fail(c->err, errno, c->partial, "cannot make the directory");
     enum tp_code code = tp_commit_check_not_source(c->plan, c->partial, c->err);
     if (code || (code = tp_commit_check_name(c->partial, c->err)) ||
@@ -126,7 +125,7 @@ static enum tp_code enter_partial(struct work *work)
     if (code)
         tp_err_path(c->err, c->partial);
     tp_os_list_free(&list);
-    return code ? code : tp_below_limit_dir(c->dir, rights, c->partial, c->err);
+    return code;
 }
 
 static enum tp_code lock_part(struct work *work)

@@ -5,45 +5,10 @@
  */
 #include "pack/os/below.h"
 
-#include "pack/os/acl.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* What is left of a mode where its group is not known: who is in it may be kept from what others
- * may, or may what others may not. */
-static mode_t of_any_group(mode_t mode)
-{
-    mode_t both = mode >> 3 & mode & 0007;
-    return (mode & 0700) | both << 3 | both;
-}
-
-void tp_rights_meet(struct tp_rights *rights, struct tp_rights other)
-{
-    bool others = rights->group != (gid_t)-1 && rights->group != other.group;
-    rights->mode = others ? of_any_group(rights->mode) & of_any_group(other.mode)
-                          : rights->mode & other.mode;
-    rights->group = other.group;
-}
-
-/* Of file systems that know of none, and of sandboxes, too. */
-static bool is_without_acl(int sys)
-{
-    return sys == ENODATA || sys == EOPNOTSUPP || sys == ENOSYS || sys == EINVAL || sys == EPERM;
-}
-
-void tp_rights_meet_file(struct tp_rights *rights, int fd, const char *path,
-                         const struct stat *st)
-{
-    uint8_t list[TP_ACL_MAX_BYTES];
-    mode_t mode = st->st_mode & 0777;
-    ssize_t size = tp_os.acl(fd, path, list, sizeof list);
-    if (size >= 0 || !is_without_acl(errno)) /* of a list that cannot be read nothing is known */
-        mode = tp_acl_least(list, size < 0 ? 0 : (size_t)size, mode);
-    tp_rights_meet(rights, (struct tp_rights){mode, st->st_gid});
-}
 
 static enum tp_code fail_link(struct tp_err *err, const char *path)
 {
@@ -150,73 +115,7 @@ enum tp_code tp_below_open_dir(const char *path, int *fd, struct tp_err *err)
     return code;
 }
 
-/* The directory may give files to a group of its own. */
-static enum tp_code limit_group(int fd, struct tp_rights rights, const char *path,
-                                struct tp_err *err)
-{
-    struct stat st;
-    mode_t left = of_any_group(rights.mode) | 0700;
-    if (!(rights.mode & 0777 & ~left) || rights.group == (gid_t)-1)
-        return TP_OK;
-    if (tp_os.fstat(fd, &st) != 0)
-        return tp_os_fail(err, errno, path, "cannot look at the file");
-    if (st.st_gid == rights.group || !(st.st_mode & 0777 & ~left))
-        return TP_OK;
-    return tp_os.fchmod(fd, st.st_mode & 07777 & ~(0777 & ~left)) /* setgid stays */
-               ? tp_os_fail(err, errno, path, "cannot set the permissions") : TP_OK;
-}
-
-enum tp_code tp_below_limit_dir(int dir, struct tp_rights rights, const char *path,
-                                struct tp_err *err)
-{
-    struct stat st;
-    mode_t extra = 0777 & ~(rights.mode | 0700);
-    if (extra && tp_os.fstat(dir, &st) == 0 && (st.st_mode & extra))
-        tp_os.fchmod(dir, st.st_mode & 07777 & ~extra); /* some file systems have no permissions */
-    return limit_group(dir, rights, path, err);
-}
-
-static enum tp_code limit_name(int dir, const char *name, struct tp_rights rights,
-                               const char *path, struct tp_err *err)
-{
-    int fd;
-    enum tp_code code = open_name(dir, name, O_RDONLY | O_DIRECTORY, 0, path, &fd, err);
-    if (code == TP_OK)
-        code = tp_below_limit_dir(fd, rights, path, err);
-    tp_os_close(&fd);
-    return code;
-}
-
-/* The group of what is made: the folder's, where that goes on to it, else the process's. */
-static gid_t group_of_new(int dir, const char *name)
-{
-    struct stat st;
-    int failed;
-    if (dir == AT_FDCWD) {
-        char *folder = tp_os_parent(name, NULL);
-        failed = !folder || tp_os.stat(folder, &st) != 0;
-        free(folder);
-    } else {
-        failed = tp_os.fstat(dir, &st) != 0;
-    }
-    return failed ? (gid_t)-1 : st.st_mode & S_ISGID ? st.st_gid : getegid();
-}
-
-/* What would be taken from a group afterwards is not given to it: it could open what is made until
- * then. `mode` less that; `own` is of its owner. */
-static mode_t mode_of_new(int dir, const char *name, struct tp_rights rights, mode_t mode,
-                          mode_t own)
-{
-    bool taken = rights.group != (gid_t)-1 && group_of_new(dir, name) != rights.group;
-    return (taken ? mode & of_any_group(rights.mode) : mode) | own;
-}
-
-mode_t tp_below_dir_mode(const char *path, struct tp_rights rights)
-{
-    return mode_of_new(AT_FDCWD, path, rights, rights.mode, 0700);
-}
-
-enum tp_code tp_below_mkdir(int dir, const char *name, struct tp_rights rights, const char *path,
+enum tp_code tp_below_mkdir(int dir, const char *name, mode_t mode, const char *path,
                             struct tp_err *err)
 {
     int parent;
@@ -224,7 +123,7 @@ enum tp_code tp_below_mkdir(int dir, const char *name, struct tp_rights rights, 
     enum tp_code code = enter(dir, name, path, &parent, &base, err);
     if (code)
         return code;
-    mode_t mode = mode_of_new(parent, base, rights, rights.mode, 0700);
+    mode |= 0700;
     int sys = tp_os.mkdirat(parent, base, mode) ? errno : 0;
     if (sys == EEXIST) {
         if (tp_os.unlinkat(parent, base, 0) == 0)
@@ -232,10 +131,8 @@ enum tp_code tp_below_mkdir(int dir, const char *name, struct tp_rights rights, 
         else
             sys = errno == EISDIR ? 0 : errno;
     }
-    code = sys ? tp_os_fail(err, sys, path, "cannot make the directory")
-               : limit_name(parent, base, rights, path, err);
     leave(dir, parent);
-    return code;
+    return sys ? tp_os_fail(err, sys, path, "cannot make the directory") : TP_OK;
 }
 
 enum tp_code tp_below_list(int dir, const char *path, struct tp_os_list *list, struct tp_err *err)
@@ -276,18 +173,14 @@ enum tp_code tp_below_open(int dir, const char *name, int flags, const char *pat
     return code;
 }
 
-static enum tp_code make(int dir, const char *name, struct tp_rights rights, const char *path,
-                         int *fd, struct tp_err *err)
+static enum tp_code make(int dir, const char *name, mode_t mode, const char *path, int *fd,
+                         struct tp_err *err)
 {
-    mode_t mode = mode_of_new(dir, name, rights, rights.mode & 0666, 0600);
-    enum tp_code code = open_name(dir, name, O_RDWR | O_CREAT | O_EXCL, mode, path, fd, err);
-    if (code == TP_OK && (code = limit_group(*fd, rights, path, err)))
-        tp_os_close(fd);
-    return code;
+    return open_name(dir, name, O_RDWR | O_CREAT | O_EXCL, (mode & 0666) | 0600, path, fd, err);
 }
 
-enum tp_code tp_below_create(int dir, const char *name, struct tp_rights rights,
-                             const char *path, int *fd, struct tp_err *err)
+enum tp_code tp_below_create(int dir, const char *name, mode_t mode, const char *path, int *fd,
+                             struct tp_err *err)
 {
     int parent;
     const char *base;
@@ -296,10 +189,10 @@ enum tp_code tp_below_create(int dir, const char *name, struct tp_rights rights,
     enum tp_code code = enter(dir, name, path, &parent, &base, err);
     if (code)
         return code;
-    code = make(parent, base, rights, path, fd, &local);
+    code = make(parent, base, mode, path, fd, &local);
     if (code && local.sys == EEXIST && tp_os.unlinkat(parent, base, 0) == 0) {
         local = (struct tp_err){0};
-        code = make(parent, base, rights, path, fd, &local);
+        code = make(parent, base, mode, path, fd, &local);
     }
     if (code && err && !err->code)
         *err = local;
@@ -349,23 +242,11 @@ static enum tp_code check_own(int dir, int fd, const char *path, struct tp_err *
                                                    "would be overwritten");
 }
 
-/* What an earlier run made may be more readable than the source is by now. */
-static enum tp_code narrow(int fd, struct tp_rights rights, struct stat *st, const char *path,
-                           struct tp_err *err)
-{
-    if (tp_os.fstat(fd, st) != 0)
-        return tp_os_fail(err, errno, path, "cannot look at the file");
-    const mode_t allowed = (rights.mode & 0666) | 0600;
-    if ((st->st_mode & 0777 & ~allowed) && tp_os.fchmod(fd, st->st_mode & allowed))
-        return tp_os_fail(err, errno, path, "cannot set the permissions");
-    return limit_group(fd, rights, path, err);
-}
-
-enum tp_code tp_below_open_own(int dir, const char *name, struct tp_rights rights,
-                               const char *path, int *fd, struct tp_err *err)
+enum tp_code tp_below_open_own(int dir, const char *name, mode_t mode, const char *path, int *fd,
+                               struct tp_err *err)
 {
     struct tp_err local = {0};
-    enum tp_code code = make(dir, name, rights, path, fd, &local);
+    enum tp_code code = make(dir, name, mode, path, fd, &local);
     if (code == TP_OK || local.sys != EEXIST) {
         if (code && err && !err->code)
             *err = local;
@@ -377,20 +258,8 @@ enum tp_code tp_below_open_own(int dir, const char *name, struct tp_rights right
     if (err->code)
         return err->code;
     code = open_name(dir, name, O_RDWR | O_NONBLOCK, 0, path, fd, err);
-    if (code == TP_OK && ((code = check_own(dir, *fd, path, err)) ||
-                          (code = narrow(*fd, rights, &st, path, err))))
+    if (code == TP_OK && (code = check_own(dir, *fd, path, err)))
         tp_os_close(fd);
-    return code;
-}
-
-enum tp_code tp_below_narrow(int dir, const char *name, struct tp_rights rights, struct stat *st,
-                             const char *path, struct tp_err *err)
-{
-    int fd = -1;
-    enum tp_code code = tp_below_open(dir, name, O_RDONLY | O_NONBLOCK, path, &fd, err);
-    if (code == TP_OK)
-        code = narrow(fd, rights, st, path, err);
-    tp_os_close(&fd);
     return code;
 }
 

@@ -10,20 +10,6 @@
 
 #include "pack/os/os.h"
 
-/* Who may read (and write) a file that is made: permission bits, and the group that those of
- * the group are meant for. */
-struct tp_rights {
-    mode_t mode;
-    gid_t group;
-};
-#define TP_RIGHTS_ALL ((struct tp_rights){0777, (gid_t)-1})
-/* What both allow: these rights, and others. */
-void tp_rights_meet(struct tp_rights *rights, struct tp_rights other);
-/* The same with those of a file, open or (fd -1) at that path, which may have an access control list
- * that keeps it from somebody whom its mode names. */
-void tp_rights_meet_file(struct tp_rights *rights, int fd, const char *path,
-                         const struct stat *st);
-
 /* Opens the directory `path`, which must be one and no link, and belong to this user: TP_E_USAGE
  * otherwise. A file system on which all files belong to somebody else is known by a file that is
  * made there and removed again. *fd is -1 on failure. */
@@ -31,15 +17,9 @@ void tp_rights_meet_file(struct tp_rights *rights, int fd, const char *path,
 enum tp_code tp_below_open_dir(const char *path, int *fd, struct tp_err *err);
 
 /* Makes the directory NAME unless it is there; anything else of that name is replaced. The folders
- * above it are there. It gets these rights less the umask, and those of its owner. */
-enum tp_code tp_below_mkdir(int dir, const char *name, struct tp_rights rights, const char *path,
+ * above it are there. It gets this mode, which is always its owner's to use, less the umask. */
+enum tp_code tp_below_mkdir(int dir, const char *name, mode_t mode, const char *path,
                             struct tp_err *err);
-/* The mode to make a directory of that path with, before its rights are limited. */
-mode_t tp_below_dir_mode(const char *path, struct tp_rights rights);
-/* Takes from the open directory what is not in the mode of `rights`, and what they give to a group
- * that is not its own. */
-enum tp_code tp_below_limit_dir(int dir, struct tp_rights rights, const char *path,
-                                struct tp_err *err);
 
 /* Opens a file that is there. `flags` are those of open(2); O_NOFOLLOW is added. A link is
  * TP_E_USAGE. */
@@ -51,20 +31,15 @@ enum tp_code tp_below_open(int dir, const char *name, int flags, const char *pat
 enum tp_code tp_below_open_regular(int dir, const char *name, const char *path, int *fd,
                                    struct stat *st, struct tp_err *err);
 
-/* Makes a new file for reading and writing, with these rights less the umask; what had its name
- * is removed first. */
-enum tp_code tp_below_create(int dir, const char *name, struct tp_rights rights,
-                             const char *path, int *fd, struct tp_err *err);
+/* Makes a new file for reading and writing; what had its name is removed first. It gets what this
+ * mode says of reading and writing, which is always its owner's, less the umask. */
+enum tp_code tp_below_create(int dir, const char *name, mode_t mode, const char *path, int *fd,
+                             struct tp_err *err);
 
 /* Opens, or makes, a file that stays over several runs: a journal, a lock. TP_E_USAGE when it
  * is no plain file, has other names, too, or is another user's. */
-enum tp_code tp_below_open_own(int dir, const char *name, struct tp_rights rights,
-                               const char *path, int *fd, struct tp_err *err);
-
-/* Takes from a file that is there what is not in these rights, as they may have been others when it
- * was made; *st is what it is. */
-enum tp_code tp_below_narrow(int dir, const char *name, struct tp_rights rights, struct stat *st,
-                             const char *path, struct tp_err *err);
+enum tp_code tp_below_open_own(int dir, const char *name, mode_t mode, const char *path, int *fd,
+                               struct tp_err *err);
 
 /* Whole small file, as tp_os_slurp(). */
 enum tp_code tp_below_slurp(int dir, const char *name, const char *path, uint64_t limit,

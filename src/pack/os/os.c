@@ -16,7 +16,6 @@
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 /* open() is variadic, and the C library types the resource argument as an enum. */
@@ -113,12 +112,6 @@ static bool real_is_mount(const char *path)
            (st.stx_attributes & STATX_ATTR_MOUNT_ROOT);
 }
 
-static ssize_t real_acl(int fd, const char *path, void *list, size_t size)
-{
-    static const char name[] = "system.posix_acl_access";
-    return fd < 0 ? getxattr(path, name, list, size) : fgetxattr(fd, name, list, size);
-}
-
 /* A file system that counts nothing, as some of networks do, says nothing. */
 static int real_free_bytes(const char *path, uint64_t *bytes)
 {
@@ -141,8 +134,6 @@ struct tp_os tp_os = {
     .may_remove = real_may_remove,
     .may_take = real_may_take,
     .readlink = readlink,
-    .acl = real_acl,
-    .fchmod = fchmod,
     .geteuid = geteuid,
     .fsync = fsync,
     .is_mount = real_is_mount,

@@ -34,8 +34,6 @@ struct tp_os {
     /* The sticky bit of the directory leaves this user what is there; true: unknown, too. */
     bool (*may_take)(const char *directory, const char *path);
     ssize_t (*readlink)(const char *path, char *target, size_t size);
-    ssize_t (*acl)(int fd, const char *path, void *list, size_t size); /* fd -1: of the path */
-    int (*fchmod)(int fd, mode_t mode);
     uid_t (*geteuid)(void);
     int (*fsync)(int fd);
     bool (*is_mount)(const char *path); /* itself, not what a link leads to; false: unknown, too */

@@ -12,6 +12,7 @@
 #include "pack/run/dropbehind.h"
 #include "pack/run/jobs.h"
 #include "pack/run/lane.h"
+#include "pack/run/read_sums.h"
 #include "pack/os/os.h"
 
 #include <math.h>
@@ -264,16 +265,20 @@ static void *work(void *arg)
 {
     struct worker *worker = arg;
     struct tp_job job;
+    struct tp_read_watch watch = {worker->run->options->sums, TP_READ_BY_NONE};
     tp_stage_start(worker->run->options->stats);
+    tp_checkpoint_tell(watch.sums ? tp_read_sums_note : NULL, &watch);
     if (begins_file(worker))
         begin_file(worker);
     wait_until_ready(worker->run);
     while (next_job(worker, &job)) {
+        watch.file = job.kind == TP_JOB_STATS ? TP_READ_BY_NONE : job.file; /* boxes read it again */
         if (do_job(worker->run, &worker->lane, &job)) {
             fail(worker->run, &worker->lane.err);
             break;
         }
     }
+    tp_checkpoint_tell(NULL, NULL);
     tp_stage_stop();
     return NULL;
 }

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 struct tp_contents;
+struct tp_read_sums;
 struct tp_devices;
 struct tp_room;
 
@@ -54,6 +55,7 @@ struct tp_run_options {
                                         plain are NaN or infinite; or NULL */
     struct tp_lost_globals *lost; /* receives them, or NULL */
     struct tp_contents *contents; /* what is known of tensors that are copied; or NULL */
+    struct tp_read_sums *sums; /* of what is read (read_sums.h); or NULL */
     const bool *skip_file;     /* per plan file: already done; or NULL */
     atomic_int *stop;          /* becomes a signal number when the user interrupts; or NULL */
     void (*progress)(void *arg, uint64_t bytes, const char *tensor); /* or NULL */

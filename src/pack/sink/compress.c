@@ -64,7 +64,7 @@ enum tp_code tp_compress_shard(struct tp_file_sink *sink, uint32_t f, const char
     char *path = tp_os_format(err, "%s" TP_ZST_SUFFIX, plain);
     char *made = tp_os_format(err, "%s" TP_ZST_SUFFIX, name);
     enum tp_code code =
-        path && made ? tp_below_create(sink->dir, made, sink->rights, path, &to, err) : TP_E_MEMORY;
+        path && made ? tp_below_create(sink->dir, made, sink->mode, path, &to, err) : TP_E_MEMORY;
     if (code == TP_OK)
         code = compress(sink, f, from, plain, to, path, err);
     if (sink->only_path) {

@@ -62,7 +62,7 @@ struct tp_file_sink {
     int only_fd;           /* of a single file, open for reading and writing, and its archive, -1 */
     int archive;           /* while there is none: both are closed by whoever opened the sink */
     int dir;               /* `directory`, open, and to be kept so; AT_FDCWD: by path */
-    struct tp_rights rights; /* of the files that are made */
+    mode_t mode;             /* of the files that are made, less the umask */
     unsigned zstd;         /* compress finished files at this level; 0 = leave them plain */
     unsigned threads;      /* for that */
     pthread_mutex_t compressing; /* one file at a time: encoders are large */
@@ -73,7 +73,7 @@ struct tp_file_sink {
                          struct tp_err *err);
     void *done_arg;
 };
-/* Sets `dir` to AT_FDCWD and `rights` to all. `memory`: bytes for putting leaves together.
+/* Sets `dir` to AT_FDCWD and `mode` to 0666. `memory`: bytes for putting leaves together.
  * `drop`: what is on the disk leaves the page cache. */
 enum tp_code tp_file_sink_open(struct tp_file_sink *sink, const struct tp_plan *plan,
                                const char *directory, const char *only_path, uint64_t memory,

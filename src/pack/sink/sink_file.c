@@ -51,7 +51,7 @@ static enum tp_code make_file(struct tp_file_sink *sink, uint32_t f, struct tp_e
 {
     struct tp_open_file *file = &sink->files[f];
     if (!sink->only_path)
-        return tp_below_create(sink->dir, name_of(sink, f), sink->rights, file->path, &file->fd,
+        return tp_below_create(sink->dir, name_of(sink, f), sink->mode, file->path, &file->fd,
                                err);
     file->fd = sink->only_fd;
     return tp_os.ftruncate(file->fd, 0)
@@ -323,7 +323,7 @@ enum tp_code tp_file_sink_open(struct tp_file_sink *sink, const struct tp_plan *
     *sink = (struct tp_file_sink){.sink = {.write = write_file, .write_many = write_many,
                                            .prepare = prepare_file, .assembles = memory},
                                   .plan = plan, .directory = directory, .only_path = only_path,
-                                  .dir = AT_FDCWD, .archive = -1, .rights = TP_RIGHTS_ALL};
+                                  .dir = AT_FDCWD, .archive = -1, .mode = 0666};
     sink->files = tp_os_zalloc(plan->file_count + 1, sizeof *sink->files, err);
     if (!sink->files)
         return TP_E_MEMORY;

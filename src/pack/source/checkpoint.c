@@ -73,6 +73,17 @@ const struct tp_tensor *tp_checkpoint_find(const struct tp_checkpoint *ckpt, con
     return bsearch(name, ckpt->tensors, ckpt->tensor_count, sizeof *ckpt->tensors, compare_name);
 }
 
+static _Thread_local struct {
+    tp_checkpoint_seen *seen;
+    void *arg;
+} told;
+
+void tp_checkpoint_tell(tp_checkpoint_seen *seen, void *arg)
+{
+    told.seen = seen;
+    told.arg = arg;
+}
+
 enum tp_code tp_checkpoint_read(const struct tp_checkpoint *ckpt, uint32_t file, void *data,
                                 uint64_t size, uint64_t offset, struct tp_err *err)
 {
@@ -87,6 +98,8 @@ enum tp_code tp_checkpoint_read(const struct tp_checkpoint *ckpt, uint32_t file,
         enum tp_stage before = tp_stage_set(TP_STAGE_READ);
         code = tp_file_read(from, data, size, offset, err);
         tp_stage_set(before);
+        if (code == TP_OK && told.seen)
+            code = told.seen(told.arg, ckpt, file, data, size, offset, err);
     }
     if (code)
         tp_err_path(err, from->path);
@@ -101,14 +114,10 @@ uint64_t tp_checkpoint_bytes(const struct tp_checkpoint *ckpt)
     return bytes;
 }
 
-struct tp_rights tp_checkpoint_file_rights(const struct tp_checkpoint *ckpt)
+mode_t tp_checkpoint_file_mode(const struct tp_checkpoint *ckpt)
 {
-    struct tp_rights rights = ckpt->rights;
-    const struct tp_rights dir = ckpt->dir_rights;
-    const mode_t enters = dir.mode & 0111;
-    if (dir.group != (gid_t)-1)
-        tp_rights_meet(&rights, (struct tp_rights){enters | enters << 1 | enters << 2, dir.group});
-    return rights;
+    const mode_t enters = ckpt->dir_mode & 0111;
+    return ckpt->mode & (enters | enters << 1 | enters << 2);
 }
 
 struct tp_stamp tp_stamp_of(const struct stat *st)

@@ -6,7 +6,7 @@
 #define TP_PACK_CHECKPOINT_H
 
 #include "pack/file/safetensors.h"
-#include "pack/os/below.h"
+#include "pack/os/os.h"
 #include "pack/os/store.h"
 
 #include <stdbool.h>
@@ -57,9 +57,8 @@ struct tp_checkpoint {
     char *path;
     bool directory;
     bool strict, copies, folders; /* opened so: see TP_CHECKPOINT_STRICT, _COPIES, _FOLDERS */
-    struct tp_rights rights; /* of the least readable of the files that it is read from, other
-                                than `others` */
-    struct tp_rights dir_rights; /* of the directory; all for a file */
+    mode_t mode;     /* what all files allow that it is read from, other than `others` */
+    mode_t dir_mode; /* of the directory; 0777 for a file */
     struct tp_file *files; /* in byte order of the names that the index gives them */
     size_t file_count;
     struct tp_tensor *tensors; /* sorted by name (bytes); names are unique */
@@ -115,6 +114,13 @@ uint64_t tp_checkpoint_largest_frame(const struct tp_checkpoint *ckpt, const cha
 /* NULL when there is none of that name. */
 const struct tp_tensor *tp_checkpoint_find(const struct tp_checkpoint *ckpt, const char *name);
 
+/* Is told of bytes of a file that were read, by the thread that has named it; NULL: nobody is. What
+ * it fails with is the reading's failure. */
+typedef enum tp_code tp_checkpoint_seen(void *arg, const struct tp_checkpoint *ckpt, uint32_t file,
+                                        const void *data, uint64_t size, uint64_t offset,
+                                        struct tp_err *err);
+void tp_checkpoint_tell(tp_checkpoint_seen *seen, void *arg);
+
 /* Reads bytes of one (plain) file; thread-safe. */
 enum tp_code tp_checkpoint_read(const struct tp_checkpoint *ckpt, uint32_t file, void *data,
                                 uint64_t size, uint64_t offset, struct tp_err *err);
@@ -122,9 +128,8 @@ enum tp_code tp_checkpoint_read(const struct tp_checkpoint *ckpt, uint32_t file,
 /* Bytes of all files as they are on the disk. */
 uint64_t tp_checkpoint_bytes(const struct tp_checkpoint *ckpt);
 
-/* The rights of a single file that is made of it: what a directory keeps from some is not theirs to
- * read outside of it. */
-struct tp_rights tp_checkpoint_file_rights(const struct tp_checkpoint *ckpt);
+/* The mode of a single file that is made of it: who may not enter the directory may not read it. */
+mode_t tp_checkpoint_file_mode(const struct tp_checkpoint *ckpt);
 
 /* Fails with TP_E_INPUT if a shard changed since it was opened, by its stamp, or the index since it
  * was read. */

@@ -125,7 +125,7 @@ static enum tp_code open_file(struct tp_checkpoint *ckpt, const char *path, cons
         code = tp_os_open_regular(real ? real : path, real ? O_NOFOLLOW : 0, &file->fd, &st, err);
     free(real);
     if (!code) {
-        tp_rights_meet_file(&ckpt->rights, file->fd, path, &st);
+        ckpt->mode &= st.st_mode;
         file->disk_size = (uint64_t)st.st_size;
         file->stamp = tp_stamp_of(&st);
         file->device = st.st_dev;
@@ -371,9 +371,9 @@ enum tp_code tp_checkpoint_open(const char *path, unsigned flags, struct tp_chec
     ckpt->strict = flags & TP_CHECKPOINT_STRICT;
     ckpt->copies = flags & TP_CHECKPOINT_COPIES;
     ckpt->folders = flags & TP_CHECKPOINT_FOLDERS;
-    ckpt->rights = ckpt->dir_rights = TP_RIGHTS_ALL;
+    ckpt->mode = ckpt->dir_mode = 0777;
     if (ckpt->directory)
-        tp_rights_meet_file(&ckpt->dir_rights, -1, ckpt->path, &st);
+        ckpt->dir_mode &= st.st_mode;
     enum tp_code code = open_all(ckpt, &dir, err);
     tp_ckpt_dir_close(&dir);
     if (code)

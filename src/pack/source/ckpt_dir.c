@@ -232,7 +232,7 @@ static enum tp_code slurp(struct tp_checkpoint *ckpt, const char *path, char *re
     enum tp_code code =
         tp_os_open_regular(real ? real : path, real ? O_NOFOLLOW : 0, &fd, &st, err);
     if (!code) {
-        tp_rights_meet_file(&ckpt->rights, fd, path, &st);
+        ckpt->mode &= st.st_mode;
         *stamp = tp_stamp_of(&st);
         code = tp_os_slurp_fd(fd, &st, real ? real : path, limit, data, size, err);
     }
