@@ -127,6 +127,8 @@ struct tp_format {
     uint32_t bits;          /* of a code, as config.json would say it */
     uint64_t group;         /* with any group size: the value of G or TP_GROUP_ROW, else 0 */
     enum tp_activations activations; /* as its config says */
+    bool unknown;           /* made of a stored descriptor, whose name or version is not one of
+                               ours: read, by the layouts of that weight alone */
     bool described_only;    /* sources: known by a stored descriptor, not by its tensors */
     const char *text;       /* of the file */
     const json_t *json;     /* the whole file */
