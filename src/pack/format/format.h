@@ -147,6 +147,10 @@ const struct tp_format *tp_format_find(const char *name);
 const struct tp_format *const *tp_formats(size_t *count);
 enum tp_code tp_formats_check(struct tp_err *err);
 
+enum { TP_FORMAT_NAME = 255, TP_FORMAT_MOST = 1 << 20 }; /* bytes of a name, and of a file */
+/* Whether it is one of a user's file. */
+bool tp_format_is_added(const struct tp_format *format);
+
 /* Adds the format of a user's file, before others ask for formats. TP_E_USAGE where one has that
  * name, TP_E_INPUT where the file breaks the rules. */
 enum tp_code tp_format_add(const char *text, size_t size, struct tp_err *err);

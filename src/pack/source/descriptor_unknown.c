@@ -70,7 +70,7 @@ static bool is_name(const json_t *json)
 {
     const char *text = json_string_value(json);
     size_t size = json_string_length(json);
-    bool good = text && size >= 1 && size <= TP_UNKNOWN_NAME;
+    bool good = text && size >= 1 && size <= TP_FORMAT_NAME;
     for (size_t i = 0; i < size && good; i++)
         good = text[i] > 0x20 && text[i] < 0x7F;
     return good;

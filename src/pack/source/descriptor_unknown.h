@@ -10,9 +10,6 @@
 
 #include "pack/source/weight_list.h"
 
-/* The longest name of a format, and suffix of a tensor. */
-enum { TP_UNKNOWN_NAME = 255 };
-
 /* Fills in form->format, which the weights own, op, box and rank. TP_E_UNSUPPORTED where a word or
  * a key is not known, TP_E_INPUT where the text is damaged. */
 enum tp_code tp_descriptor_unknown(const json_t *json, struct tp_weights *weights,
