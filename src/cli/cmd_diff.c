@@ -282,6 +282,8 @@ int tp_cmd_diff(const struct tp_options *o)
     for (int s = 0; s < 2 && status == TP_OK; s++)
         if (tp_source_open(o->arg.item[s], 0, &sources[s], &err))
             status = tp_report_error(&err);
+        else
+            tp_say_unknown(&sources[s].weights);
     if (status == TP_OK)
         status = compare(o, sources);
     for (int s = 0; s < 2; s++)

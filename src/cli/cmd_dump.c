@@ -110,6 +110,7 @@ int tp_cmd_dump(const struct tp_options *o)
     struct tp_source source;
     if (open_source(o, &source, &err))
         return tp_report_error(&err);
+    tp_say_unknown(&source.weights);
     int status = dump(o, &source);
     tp_source_close(&source);
     return status;

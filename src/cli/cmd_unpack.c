@@ -172,6 +172,7 @@ int tp_cmd_unpack(const struct tp_options *o)
         free(output);
         return tp_report_error(&err);
     }
+    tp_say_unknown(&source.weights);
     int status = unpack(o, &source, output);
     tp_source_close(&source);
     free(output);

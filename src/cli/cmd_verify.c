@@ -375,6 +375,8 @@ int tp_cmd_verify(const struct tp_options *o)
     struct tp_progress *progress = start_progress(o, "verify", total_bytes(&stored.ckpt), &options);
     enum tp_code code = tp_verify(&stored.ckpt, &stored.weights, &options, &report, &err);
     tp_progress_end(progress);
+    if (code == TP_OK)
+        tp_say_unknown(&stored.weights);
     /* With wrong bytes in hand the weights may not be known: nothing to derive. */
     if (code == TP_OK && o->against && (stored.weights.items || !report.problem_count))
         code = against(o, &stored, &options, &report, &err);

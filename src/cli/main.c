@@ -3,6 +3,7 @@
 #include "cli/cmd.h"
 #include "cli/help.h"
 #include "cli/report.h"
+#include "cli/session.h"
 #include "pack/format/format.h"
 
 #include <signal.h>
@@ -88,6 +89,8 @@ static int run(enum tp_command command, int argc, char **argv)
         tp_report_setup(&o);
         if (o.help)
             tp_help_command(stdout, command);
+        else if (tp_read_formats(&o, &err))
+            status = tp_report_error(&err);
         else
             status = commands[command](&o);
     }

@@ -228,6 +228,13 @@ const struct tp_option tp_option_rows[] = {
      .more = "It wins over --include."},
     {.name = "no-stack", .kind = TP_OPT_FLAG, .commands = MAKES, .field = FIELD(no_stack),
      .help = "leave the experts of a layer apart instead of stacking them"},
+    {.name = "format-file", .value = "FILE", .kind = TP_OPT_LIST,
+     .commands = MAKES | BIT(COMPARE) | BIT(FORMATS) | BIT(BENCH) | BIT(VERIFY),
+     .field = FIELD(format_file), .complete = TP_COMPLETE_PATH,
+     .help = "a format of one's own is in FILE; repeatable",
+     .more = "Its name is known to this command beside those of 'tilepack formats', of which it is "
+             "none. Its keys are those of formats/README.md; 'tilepack formats NAME --json' prints "
+             "one to begin with. At most 1 MiB."},
     {.name = "model-file", .value = "FILE", .kind = TP_OPT_STRING, .commands = MODEL,
      .field = FIELD(model_file), .complete = TP_COMPLETE_PATH,
      .help = "take the facts of the model from FILE",

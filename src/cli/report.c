@@ -246,3 +246,18 @@ int tp_json_print(json_t *object)
 {
     return print_object(object, mode.mark) == TP_OK ? TP_OK : no_memory();
 }
+
+/* Weights of one format mostly follow each other. */
+void tp_say_unknown(const struct tp_weights *weights)
+{
+    const struct tp_format *said = NULL;
+    for (size_t w = 0; w < weights->count; w++) {
+        const struct tp_format *format = weights->items[w].form->format;
+        if (!format || !format->unknown ||
+            (said && strcmp(said->name, format->name) == 0 && said->version == format->version))
+            continue;
+        tp_say("format '%s', version %d, is not known here: it is read by its descriptor",
+               format->name, format->version);
+        said = format;
+    }
+}

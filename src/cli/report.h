@@ -9,6 +9,7 @@
 
 #include "cli/escape.h"
 #include "cli/options.h"
+#include "pack/source/weight_list.h"
 #include "pack/text/json_tree.h"
 
 #include <stdio.h>
@@ -36,6 +37,8 @@ void tp_warn_unlocked(const char *output);
 /* On stderr, unless --quiet: what is worth knowing and no reason to worry. */
 void tp_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void tp_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* That packed weights have a format that is not known here, a line for each. */
+void tp_say_unknown(const struct tp_weights *weights);
 
 /* Whether something is to be said of an output that a command made: not under --quiet,
  * and nothing more where it was complete already, which is said here, with what that means. */

@@ -2,6 +2,7 @@
 #include "cli/session.h"
 
 #include "base/suffix.h"
+#include "pack/os/os.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -17,6 +18,32 @@ enum tp_code tp_request_facts(const struct tp_options *o, struct tp_request *req
     if (o->model_file)
         code = tp_request_model(request, o->model_file, err);
     return code ? code : tp_request_stacks(request, o->stacks, err);
+}
+
+static enum tp_code read_format(const char *path, struct tp_err *err)
+{
+    char *text;
+    size_t size;
+    enum tp_code code = tp_os_slurp(path, TP_FORMAT_MOST, &text, &size, err);
+    if (code)
+        return code;
+    code = tp_format_add(text, size, err);
+    free(text);
+    if (code == TP_E_INPUT || code == TP_E_USAGE)
+        tp_err_path(err, path);
+    if (code == TP_E_INPUT)
+        tp_err_hint(err, "'tilepack formats NAME --json' prints a file to begin with");
+    if (code == TP_E_USAGE)
+        tp_err_hint(err, "give it another \"name\"");
+    return code;
+}
+
+enum tp_code tp_read_formats(const struct tp_options *o, struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < o->format_file.count && !code; i++)
+        code = read_format(o->format_file.item[i], err);
+    return code;
 }
 
 enum tp_code tp_request_from(const struct tp_options *o, struct tp_request *request,
@@ -38,6 +65,8 @@ enum tp_code tp_request_from(const struct tp_options *o, struct tp_request *requ
         code = tp_request_search(request, &words, err);
     if (code == TP_OK)
         code = tp_request_facts(o, request, err);
+    for (size_t i = 0; i < o->format_file.count && code == TP_OK; i++)
+        code = tp_request_input(request, o->format_file.item[i], err);
     for (size_t i = 0; i < o->include.count && code == TP_OK; i++)
         code = tp_request_include(request, o->include.item[i], err);
     for (size_t i = 0; i < o->exclude.count && code == TP_OK; i++)

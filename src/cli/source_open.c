@@ -22,7 +22,11 @@ enum tp_code tp_source_open_as(const char *path, unsigned flags,
 enum tp_code tp_source_open(const char *path, unsigned flags, struct tp_source *source,
                             struct tp_err *err)
 {
-    return tp_source_open_as(path, flags, NULL, source, err);
+    memset(source, 0, sizeof *source);
+    enum tp_code code = tp_checkpoint_open(path, flags, &source->ckpt, err);
+    if (code == TP_OK && (code = tp_weights_find_any(&source->ckpt, &source->weights, err)))
+        tp_checkpoint_close(&source->ckpt);
+    return code;
 }
 
 unsigned tp_source_flags(const struct tp_options *o)

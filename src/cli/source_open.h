@@ -14,10 +14,12 @@ struct tp_source {
 };
 /* How the source of a conversion is opened: --strict, --follow-links. */
 unsigned tp_source_flags(const struct tp_options *o);
-/* `flags`: as in tp_checkpoint_open(). */
+/* `flags`: as in tp_checkpoint_open(). For readers: packed weights whose format is not known are
+ * read by their descriptors. */
 enum tp_code tp_source_open(const char *path, unsigned flags, struct tp_source *source,
                             struct tp_err *err);
-/* The same with what the user says of the model (NULL: nothing). */
+/* The same for who makes something of it, with what the user says of the model (NULL: nothing);
+ * formats must be known. */
 enum tp_code tp_source_open_as(const char *path, unsigned flags,
                                const struct tp_model_choice *choice, struct tp_source *source,
                                struct tp_err *err);

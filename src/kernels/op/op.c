@@ -60,10 +60,67 @@ static uint64_t stretches_of(const struct tp_op *op)
     return op->stretches > 1 ? op->stretches : 1;
 }
 
+/* Whether a layout is of numbers alone: that of one whole weight, as a descriptor has it. */
+static bool is_fixed(const struct tp_layout_expr *layout)
+{
+    uint32_t i = 0;
+    while (i < layout->steps.count && layout->steps.step[i].kind == TP_STEP_NUMBER)
+        i++;
+    return i == layout->steps.count;
+}
+
+/* As many whole tiles as so many coordinates of a dimension need. */
+static void shorten(struct tp_layout_dim *dim, uint64_t count, bool experts)
+{
+    uint64_t inner = 1;
+    for (uint32_t m = 0; m + 1 < dim->modes; m++) {
+        dim->size[m] = experts && count == 1 ? 1 : dim->size[m]; /* or stretches of its rows */
+        inner *= dim->size[m];
+    }
+    dim->size[dim->modes - 1] = tp_max_u64(tp_ceil_div(count, inner), 1);
+}
+
+/* Makes the layout of a box of so many stored elements of that of the whole: its tiles lie one
+ * behind the other in the order in which they lie there. */
+static void cut_layout(struct tp_layout *layout, const uint64_t count[TP_DIMS])
+{
+    uint64_t *stride[TP_DIMS * TP_LAYOUT_MODES], next = 1;
+    uint64_t size[TP_DIMS * TP_LAYOUT_MODES];
+    uint32_t modes = 0;
+    for (int d = 0; d < TP_DIMS; d++) {
+        struct tp_layout_dim *dim = &layout->dim[d];
+        shorten(dim, count[d], d == TP_DIM_E);
+        for (uint32_t m = 0; m < dim->modes; m++) {
+            uint32_t at = modes;
+            if (dim->size[m] == 1)
+                continue;
+            for (; at > 0 && *stride[at - 1] > dim->stride[m]; at--) {
+                stride[at] = stride[at - 1];
+                size[at] = size[at - 1];
+            }
+            stride[at] = &dim->stride[m];
+            size[at] = dim->size[m];
+            modes++;
+        }
+    }
+    for (uint32_t m = 0; m < modes; next *= size[m++])
+        *stride[m] = next;
+}
+
 enum tp_code tp_op_layout(const struct tp_op *op, uint32_t i, struct tp_box3 box,
                           struct tp_layout *layout, struct tp_err *err)
 {
-    return layout_of(op, i, box, 1, layout, err);
+    enum tp_code code = layout_of(op, i, box, 1, layout, err);
+    if (code || !is_fixed(op->out[i].layout))
+        return code;
+    const uint32_t per_n = op->out[i].per_n, per_k = op->out[i].per_k;
+    const uint64_t count[TP_DIMS] = {box.e, per_n ? tp_ceil_div(box.n, per_n) : 1,
+                                     per_k ? tp_ceil_div(box.k, per_k) : 1};
+    const char *why;
+    cut_layout(layout, count);
+    return tp_layout_in_range(layout, &why)
+               ? TP_OK
+               : tp_fail(err, TP_E_INPUT, "the layout of a box: %s", why);
 }
 
 enum tp_code tp_op_whole_layout(const struct tp_op *op, uint32_t i, struct tp_box3 box,
@@ -90,26 +147,24 @@ enum tp_code tp_op_layout_bytes(const struct tp_op *op, uint32_t i,
     return TP_OK;
 }
 
-static enum tp_code bytes_of(const struct tp_op *op, uint32_t i, struct tp_box3 box,
-                             uint64_t stretches, uint64_t *bytes, struct tp_err *err)
+enum tp_code tp_op_bytes(const struct tp_op *op, uint32_t i, struct tp_box3 box, uint64_t *bytes,
+                         struct tp_err *err)
 {
     struct tp_layout layout;
     enum tp_code code = TP_OK;
     if (i >= op->outs || op->out[i].layout)
-        code = layout_of(op, i, box, stretches, &layout, err);
+        code = tp_op_layout(op, i, box, &layout, err);
     return code ? code : tp_op_layout_bytes(op, i, &layout, bytes, err);
-}
-
-enum tp_code tp_op_bytes(const struct tp_op *op, uint32_t i, struct tp_box3 box, uint64_t *bytes,
-                         struct tp_err *err)
-{
-    return bytes_of(op, i, box, 1, bytes, err);
 }
 
 enum tp_code tp_op_whole_bytes(const struct tp_op *op, uint32_t i, struct tp_box3 box,
                                uint64_t *bytes, struct tp_err *err)
 {
-    return bytes_of(op, i, box, stretches_of(op), bytes, err);
+    struct tp_layout layout;
+    enum tp_code code = TP_OK;
+    if (i >= op->outs || op->out[i].layout)
+        code = tp_op_whole_layout(op, i, box, &layout, err);
+    return code ? code : tp_op_layout_bytes(op, i, &layout, bytes, err);
 }
 
 uint64_t tp_op_stretch_rows(const struct tp_op *op, uint64_t rows)

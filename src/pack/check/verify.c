@@ -566,7 +566,7 @@ enum tp_code tp_verify(const struct tp_checkpoint *ckpt, struct tp_weights *weig
                        .err = err};
     struct tp_err meaning = {0};
     *report = (struct tp_verify_report){.shards = ckpt->file_count, .tensors = ckpt->tensor_count};
-    enum tp_code unclear = tp_weights_find(ckpt, weights, &meaning);
+    enum tp_code unclear = tp_weights_find_any(ckpt, weights, &meaning);
     enum tp_code code = unclear ? TP_OK : tp_contents_open(ckpt, weights, NULL, false, &v.contents,
                                                            err);
     if (unclear)

@@ -127,6 +127,8 @@ struct tp_format {
     uint32_t bits;          /* of a code, as config.json would say it */
     uint64_t group;         /* with any group size: the value of G or TP_GROUP_ROW, else 0 */
     enum tp_activations activations; /* as its config says */
+    bool unknown;           /* made of a stored descriptor, whose name or version is not one of
+                               ours: read, by the layouts of that weight alone */
     bool described_only;    /* sources: known by a stored descriptor, not by its tensors */
     const char *text;       /* of the file */
     const json_t *json;     /* the whole file */
@@ -144,6 +146,10 @@ const struct tp_format *tp_format_find(const char *name);
  * success none is missing. Who converts has no use for all of them. */
 const struct tp_format *const *tp_formats(size_t *count);
 enum tp_code tp_formats_check(struct tp_err *err);
+
+enum { TP_FORMAT_NAME = 255, TP_FORMAT_MOST = 1 << 20 }; /* bytes of a name, and of a file */
+/* Whether it is one of a user's file. */
+bool tp_format_is_added(const struct tp_format *format);
 
 /* Adds the format of a user's file, before others ask for formats. TP_E_USAGE where one has that
  * name, TP_E_INPUT where the file breaks the rules. */

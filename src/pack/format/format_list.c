@@ -162,8 +162,15 @@ enum tp_code tp_formats_check(struct tp_err *err)
 
 /* ---- the user's files ---------------------------------------------------- */
 
+/* Names are printed as they are, and stored. */
 static enum tp_code check_name(const char *name, struct tp_err *err)
 {
+    size_t size = strlen(name), plain = 0;
+    while (plain < size && name[plain] > 0x20 && name[plain] < 0x7F)
+        plain++;
+    if (size == 0 || plain < size || size > TP_FORMAT_NAME)
+        return tp_fail(err, TP_E_INPUT, "\"name\" is not 1 to %d printable ASCII characters "
+                       "without blanks", TP_FORMAT_NAME);
     for (size_t i = 0; tp_embedded_formats[i].name; i++)
         if (strcmp(tp_embedded_formats[i].name, name) == 0)
             return tp_fail(err, TP_E_USAGE, "the format '%s' is built in: a file cannot be "
@@ -196,6 +203,14 @@ enum tp_code tp_format_add(const char *text, size_t size, struct tp_err *err)
         free(item);
     }
     return code;
+}
+
+bool tp_format_is_added(const struct tp_format *format)
+{
+    const struct added *a = list.added;
+    while (a && strcmp(a->format.name, format->name) != 0)
+        a = a->next;
+    return a != NULL;
 }
 
 /* ---- other group sizes --------------------------------------------------- */

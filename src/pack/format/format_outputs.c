@@ -6,6 +6,7 @@
 
 #include "base/layout_parse.h"
 #include "kernels/op/word_bits.h"
+#include "pack/format/format_check.h"
 #include "pack/format/format_rule.h"
 #include "pack/format/format_words.h"
 #include "pack/os/os.h"
@@ -134,18 +135,21 @@ static enum tp_code parse_output(const json_t *json, const json_t *let, uint64_t
     op->least = (float)json_number_value(json_object_get(json, "least"));
     const char *dtype = json_string_value(json_object_get(json, "dtype"));
     out->dtype = dtype ? tp_dtype_parse(dtype, strlen(dtype)) : TP_DTYPE_NONE;
-    out->suffix = json_string_value(json_object_get(json, "suffix"));
+    if ((code = tp_format_text(json, "suffix", " of an output", &out->suffix, err)))
+        return code;
     out->keep_e = json_is_true(json_object_get(json, "keep_e"));
     out->optional = json_is_true(json_object_get(json, "optional"));
-    if (out->dtype == TP_DTYPE_NONE || !out->suffix)
-        return tp_fail(err, TP_E_INPUT, "an output lacks \"dtype\" or \"suffix\"");
+    if (out->dtype == TP_DTYPE_NONE)
+        return tp_fail(err, TP_E_INPUT, "\"dtype\" of \"%s\" is %s", out->suffix,
+                       dtype ? "none of safetensors" : "missing");
     if (op->element == TP_ELEM_E5M3 && op->role != TP_ROLE_SCALE)
         return tp_fail(err, TP_E_INPUT, "only scales are \"e5m3\"");
     const json_t *factor = json_object_get(json, "factor"), *per = json_object_get(json, "per");
     if (factor && (code = tp_format_factor(factor, op, err)))
         return code;
-    if (per && (code = tp_format_pair(per, group, &op->per_n, &op->per_k, err)))
-        return code;
+    if (per && tp_format_pair(per, group, &op->per_n, &op->per_k, NULL))
+        return tp_fail(err, TP_E_INPUT, "\"per\" of \"%s\" is not two small numbers [n,k]",
+                       out->suffix);
     if ((code = tp_format_strings(json, "also", out->also, TP_MAX_ALSO, err)) ||
         (code = parse_shape(json_object_get(json, "shape"), let, out, err)) ||
         (code = parse_words(json_object_get(json, "words"), let, out, err)))

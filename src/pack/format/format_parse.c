@@ -8,6 +8,7 @@
 #include "pack/format/format_parse.h"
 
 #include "base/layout_parse.h"
+#include "pack/format/format_check.h"
 #include "pack/format/format_outputs.h"
 #include "pack/format/format_rule.h"
 #include "pack/format/format_words.h"
@@ -66,11 +67,13 @@ static enum tp_code parse_choice(const json_t *json, struct tp_param *param, uin
 static enum tp_code parse_param(const json_t *json, struct tp_param *param, struct tp_err *err)
 {
     const json_t *choices = json_object_get(json, "choices");
-    param->key = json_string_value(json_object_get(json, "key"));
-    param->help = json_string_value(json_object_get(json, "help"));
+    enum tp_code bad = tp_format_text(json, "key", " of a parameter", &param->key, err);
+    if (bad || (bad = tp_format_text(json, "help", " of a parameter", &param->help, err)))
+        return bad;
     param->count = (uint32_t)json_array_size(choices);
-    if (!param->key || !param->help || param->count < 1 || param->count > TP_MAX_CHOICES)
-        return tp_fail(err, TP_E_INPUT, "a parameter lacks \"key\", \"help\" or \"choices\"");
+    if (param->count < 1 || param->count > TP_MAX_CHOICES)
+        return tp_fail(err, TP_E_INPUT, "\"choices\" of \"%s\" are not 1 to %d", param->key,
+                       TP_MAX_CHOICES);
     for (uint32_t i = 0; i < param->count; i++) {
         enum tp_code code = parse_choice(json_array_get(choices, i), param, i, err);
         if (code)
@@ -151,9 +154,13 @@ static enum tp_code parse_rules(const json_t *array, const struct tp_format *for
         const json_t *json = json_array_get(array, i);
         const char *dim = json_string_value(json_object_get(json, "dim"));
         json_int_t multiple = json_integer_value(json_object_get(json, "multiple"));
-        rules[i].why = json_string_value(json_object_get(json, "why"));
-        if (!dim || (*dim != 'N' && *dim != 'K') || multiple < 1 || !rules[i].why)
-            return tp_fail(err, TP_E_INPUT, "a shape rule lacks \"dim\", \"multiple\" or \"why\"");
+        if (!dim || (strcmp(dim, "N") != 0 && strcmp(dim, "K") != 0))
+            return tp_fail(err, TP_E_INPUT, "\"dim\" of a shape rule is neither \"N\" nor \"K\"");
+        if (multiple < 1)
+            return tp_fail(err, TP_E_INPUT, "\"multiple\" of a shape rule is no number from 1 on");
+        enum tp_code bad = tp_format_text(json, "why", " of a shape rule", &rules[i].why, err);
+        if (bad)
+            return bad;
         rules[i].dim = *dim;
         rules[i].multiple = (uint64_t)multiple;
         rules[i].least = (uint64_t)json_integer_value(json_object_get(json, "least"));
@@ -285,25 +292,30 @@ static enum tp_code parse_inputs(const json_t *json, struct tp_format *format, s
 
 static enum tp_code parse_facts(const json_t *json, struct tp_format *format, struct tp_err *err)
 {
-    const char *experts = json_string_value(json_object_get(json, "experts"));
-    format->name = json_string_value(json_object_get(json, "name"));
-    format->title = json_string_value(json_object_get(json, "title"));
-    format->about = json_string_value(json_object_get(json, "about"));
-    format->loads_in = json_string_value(json_object_get(json, "loads_in"));
-    format->source = json_string_value(json_object_get(json, "source"));
-    format->version = (int)json_integer_value(json_object_get(json, "version"));
+    static const char *const experts[] = {"stack", "split", NULL};
+    const json_t *version = json_object_get(json, "version");
+    int place;
+    enum tp_code code;
+    if ((code = tp_format_text(json, "name", "", &format->name, err)) ||
+        (code = tp_format_text(json, "title", "", &format->title, err)) ||
+        (code = tp_format_text(json, "about", "", &format->about, err)) ||
+        (code = tp_format_text(json, "loads_in", "", &format->loads_in, err)) ||
+        (code = tp_format_text(json, "source", "", &format->source, err)))
+        return code;
+    if (!version || json_integer_value(version) < 1 || json_integer_value(version) > INT32_MAX)
+        return tp_fail(err, TP_E_INPUT, "\"version\" is %s",
+                       version ? "no number from 1 on" : "missing");
+    format->version = (int)json_integer_value(version);
     format->input_only = json_is_true(json_object_get(json, "input_only"));
     format->config = json_object_get(json, "config");
-    if (!format->name || !format->title || !format->about || !format->loads_in ||
-        !format->source || format->version < 1 || !experts)
-        return tp_fail(err, TP_E_INPUT, "name, title, about, loads_in, source, version or experts "
-                                        "is missing");
-    format->experts = strcmp(experts, "stack") == 0 ? TP_EXPERTS_STACK : TP_EXPERTS_SPLIT;
-    enum tp_code code = tp_format_codec(json, &format->op.codec, err);
-    if (code ||
-        (code = tp_format_pair(json_object_get(json, "block"), format->group, &format->op.block_n,
-                               &format->op.block_k, err)) ||
-        (code = parse_source(json, format, err)) || (code = parse_rows(json, format, err)) ||
+    if ((code = tp_format_word(json, "experts", experts, &place, err)) ||
+        (code = tp_format_codec(json, &format->op.codec, err)))
+        return code;
+    format->experts = place == 0 ? TP_EXPERTS_STACK : TP_EXPERTS_SPLIT;
+    if (tp_format_pair(json_object_get(json, "block"), format->group, &format->op.block_n,
+                       &format->op.block_k, NULL))
+        return tp_fail(err, TP_E_INPUT, "\"block\" is not two small numbers [n,k]");
+    if ((code = parse_source(json, format, err)) || (code = parse_rows(json, format, err)) ||
         (code = parse_table(json_object_get(json, "table"), &format->op, err)))
         return code;
     return tp_format_apply(json_object_get(json, "set"), &format->op, err);
@@ -379,8 +391,8 @@ static enum tp_code parse_all(json_t *json, uint64_t group, struct tp_format *fo
                               struct tp_err *err)
 {
     enum tp_code code;
-    if ((code = parse_group(json, group, format, err)) ||
-        (code = parse_facts(json, format, err)) || (code = tp_format_outputs(json, format, err)) ||
+    if ((code = tp_format_check_keys(json, err)) ||
+        (code = parse_group(json, group, format, err)) || (code = parse_facts(json, format, err)) || (code = tp_format_outputs(json, format, err)) ||
         (code = parse_params(json, format, err)) ||
         (code = parse_rules(json_object_get(json, "needs"), format, format->need, &format->needs,
                             err)) ||
@@ -397,7 +409,7 @@ static enum tp_code parse_all(json_t *json, uint64_t group, struct tp_format *fo
     if ((e5m3 && format->op.codec != TP_CODEC_NVFP4) || (format->op.lifts && !e5m3))
         return tp_fail(err, TP_E_INPUT, "\"e5m3\" is for scales of nvfp4, \"lift\" for such ones");
     return tp_op_find(&format->op, TP_ROLE_CODES) >= 0
-               ? TP_OK
+               ? tp_format_check(format, err)
                : tp_fail(err, TP_E_INPUT, "no output has the role \"codes\"");
 }
 

@@ -46,6 +46,11 @@ enum tp_code tp_command_text(const struct tp_request *r, const char *src, const 
         code = add_patterns("--include", r->include, r->include_count, text, err);
     if (code == TP_OK)
         code = add_patterns("--exclude", r->exclude, r->exclude_count, text, err);
+    for (size_t i = 0; i < r->rule_count && code == TP_OK && !r->restore; i++)
+        if (r->rules[i].format && tp_format_is_added(r->rules[i].format)) {
+            code = tp_text_add_word(text, " --format-file FILE", err);
+            break;
+        }
     if (code == TP_OK && r->models.own)
         code = tp_text_add_word(text, " --model-file FILE", err);
     if (code == TP_OK && r->models.layout)

@@ -1,6 +1,7 @@
 /* Requests: building, recipes, and their JSON form. */
 #include "pack/plan/request.h"
 
+#include "pack/file/leafhash.h"
 #include "pack/format/offers.h"
 #include "pack/source/importance.h"
 #include "pack/text/json_tree.h"
@@ -10,7 +11,7 @@
 #include <string.h>
 
 /* A file that the request needs: no output may take its place. */
-static enum tp_code add_input(struct tp_request *request, const char *path, struct tp_err *err)
+enum tp_code tp_request_input(struct tp_request *request, const char *path, struct tp_err *err)
 {
     char **inputs =
         tp_os.realloc(request->inputs, (request->input_count + 1) * sizeof *inputs);
@@ -327,7 +328,7 @@ enum tp_code tp_request_recipe(struct tp_request *request, const char *path, str
     json_decref(json);
     code = tp_json_check(mark, code, err);
     if (code == TP_OK && (code = place_importance(request, path, err)) == TP_OK)
-        code = add_input(request, path, err);
+        code = tp_request_input(request, path, err);
     tp_err_path(code ? err : NULL, path);
     if (code == TP_E_USAGE)
         tp_err_hint(err, recipe_form);
@@ -381,7 +382,7 @@ enum tp_code tp_request_model(struct tp_request *request, const char *path, stru
 {
     struct tp_model *model = own_model(request, err);
     enum tp_code code = model ? tp_model_read(path, model, err) : TP_E_MEMORY;
-    return code ? code : add_input(request, path, err);
+    return code ? code : tp_request_input(request, path, err);
 }
 
 static enum tp_code parse_model(struct tp_request *request, json_t *json, struct tp_err *err)
@@ -390,6 +391,16 @@ static enum tp_code parse_model(struct tp_request *request, json_t *json, struct
     if (!json)
         return TP_OK;
     return model ? tp_model_from(json_incref(json), model, err) : TP_E_MEMORY;
+}
+
+/* The hash of a user's format file. */
+static json_t *file_json(const struct tp_format *format)
+{
+    uint8_t hash[TP_HASH_BYTES];
+    char text[TP_HASH_TEXT];
+    tp_hash(format->text, strlen(format->text), hash);
+    tp_hash_print(hash, text);
+    return json_string(text);
 }
 
 json_t *tp_request_json(const struct tp_request *request)
@@ -402,6 +413,8 @@ json_t *tp_request_json(const struct tp_request *request)
         tp_json_set(item, "match", json_string(match));
         if (rule->format) {
             tp_json_set(item, "to", json_string(rule->format->name));
+            if (tp_format_is_added(rule->format))
+                tp_json_set(item, "format_file", file_json(rule->format));
             tp_json_set(item, "set", settings_json(rule));
             search_json(&rule->search, item);
         } else {
@@ -444,6 +457,29 @@ json_t *tp_request_record(const struct tp_request *request)
     return json;
 }
 
+/* Whether the format is at hand with which something was made: of a user's file the same text. */
+static enum tp_code recorded_format(const json_t *json, const char *name, struct tp_err *err)
+{
+    const struct tp_format *format;
+    const json_t *file = json_object_get(json, "format_file");
+    enum tp_code code = tp_format_get(name, &format, err);
+    if (code)
+        return code;
+    if (!format) {
+        tp_err_hint(err, "--format-file FILE gives the file of a format");
+        return tp_fail(err, TP_E_UNSUPPORTED, "the format '%s' is not known here: nothing can be "
+                       "made in it again", name);
+    }
+    json_t *own = tp_format_is_added(format) ? file_json(format) : NULL;
+    bool same = file ? own && json_equal(own, file) : !own;
+    json_decref(own);
+    if (same)
+        return TP_OK;
+    tp_err_hint(err, "--format-file FILE with the file that it was made with");
+    return tp_fail(err, TP_E_UNSUPPORTED, "the file of format '%s' is another one than that which "
+                   "it was made with", name);
+}
+
 static enum tp_code parse_rule(struct tp_request *request, const json_t *json, size_t index,
                                struct tp_err *err)
 {
@@ -457,7 +493,8 @@ static enum tp_code parse_rule(struct tp_request *request, const json_t *json, s
     rule->optional = true; /* that it matches was checked when it was recorded */
     if (!to)
         return TP_OK;
-    if ((code = set_format(rule, to, err)) || (code = read_search(request, json, rule, err)))
+    if ((code = recorded_format(json, to, err)) || (code = set_format(rule, to, err)) ||
+        (code = read_search(request, json, rule, err)))
         return code;
     return rule_settings(json, rule, err);
 }
@@ -548,7 +585,7 @@ enum tp_code tp_request_importance(struct tp_request *request, const char *path,
         return TP_OK;
     const char *opened = path ? path : request->importance_path;
     enum tp_code code = tp_importance_open(opened, &request->importance, err);
-    return code ? code : add_input(request, opened, err);
+    return code ? code : tp_request_input(request, opened, err);
 }
 
 void tp_request_close(struct tp_request *request)

@@ -86,6 +86,9 @@ enum tp_code tp_request_include_matches(struct tp_request *request, size_t i,
                                         const char *name, bool *matches, struct tp_err *err);
 void tp_request_close(struct tp_request *request); /* legal on {0} and twice */
 
+/* One more file that the request was read from, which an output must not replace. */
+enum tp_code tp_request_input(struct tp_request *request, const char *path, struct tp_err *err);
+
 /* The request as a JSON object (new reference): as far as it decides the bytes of weights,
  * and with what concerns the manifest alone; and back. */
 json_t *tp_request_json(const struct tp_request *request);

@@ -88,6 +88,8 @@ json_t *tp_descriptor_json(const struct tp_format *format, const struct tp_setti
                            const struct tp_search_choice *search, const struct tp_op *op,
                            struct tp_box3 box, int rank, struct tp_err *err)
 {
+    if (format->unknown)
+        return json_deep_copy(format->json); /* which is the descriptor */
     json_t *json = json_object(), *params = json_object(), *outputs = json_array();
     for (uint32_t p = 0; p < format->params; p++)
         tp_json_set(params, format->param[p].key,

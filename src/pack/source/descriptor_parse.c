@@ -2,7 +2,8 @@
  *
  * Nothing is taken on trust: the format must be known in that version, its
  * parameters legal, and the layouts and sizes in the text equal to those the
- * format gives for the box, so that a damaged descriptor is found here.
+ * format gives for the box, so that a damaged descriptor is found here. Formats that
+ * are not known are those of descriptor_unknown.c.
  */
 #include "pack/source/descriptor.h"
 
@@ -13,6 +14,7 @@
 #include "pack/text/json_scan.h"
 #include "pack/text/name_set.h"
 #include "pack/os/os.h"
+#include "pack/source/descriptor_unknown.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +48,11 @@ static enum tp_part part_of(const json_t *json)
     return json_object_get(json, "stretches") ? TP_PART_GATED : TP_PART_ANY;
 }
 
+static bool is_known_version(const json_t *json, const struct tp_format *format)
+{
+    return format && json_integer_value(json_object_get(json, "version")) == format->version;
+}
+
 static enum tp_code read_format(const json_t *json, struct tp_weight_form *form, struct tp_err *err)
 {
     const char *name = json_string_value(json_object_get(json, "format"));
@@ -55,8 +62,7 @@ static enum tp_code read_format(const json_t *json, struct tp_weight_form *form,
     enum tp_code code = tp_format_get(name, &form->format, err);
     if (code)
         return code;
-    if (!form->format ||
-        json_integer_value(json_object_get(json, "version")) != form->format->version) {
+    if (!is_known_version(json, form->format)) {
         tp_err_hint(err, hint_newer);
         return tp_fail(err, TP_E_UNSUPPORTED,
                        "stored descriptor: format '%s', version %lld, is not known here", name,
@@ -480,8 +486,27 @@ static void drop_weights(struct tp_weights *weights, size_t first)
         tp_weight_close(&weights->items[--weights->count]);
 }
 
+/* Of a known format the text is exactly what it gives; of another one, which only some readers
+ * take, the text is all that there is. */
+static enum tp_code read_descriptor(const json_t *json, struct tp_weights *weights,
+                                    struct tp_weight_form *form, struct tp_err *err)
+{
+    const char *name = json_string_value(json_object_get(json, "format"));
+    enum tp_code code = TP_OK;
+    if (name && weights->takes_unknown) {
+        if ((code = tp_format_get(name, &form->format, err)))
+            return code;
+        if (!is_known_version(json, form->format))
+            return tp_descriptor_unknown(json, weights, form, err);
+    }
+    if ((code = read_format(json, form, err)) || (code = check_text(json, form, err)))
+        return code;
+    return check_sizes(form, err);
+}
+
 /* Reads and checks the descriptors of a file. */
-static enum tp_code read_known(const json_t *descriptors, struct known *known, struct tp_err *err)
+static enum tp_code read_known(const json_t *descriptors, struct tp_weights *weights,
+                               struct known *known, struct tp_err *err)
 {
     const char *id;
     json_t *descriptor;
@@ -498,8 +523,7 @@ static enum tp_code read_known(const json_t *descriptors, struct known *known, s
             return code;
         struct tp_weight_form *form = &known->forms[number];
         memset(form, 0, sizeof *form);
-        if ((code = read_format(descriptor, form, err)) ||
-            (code = check_text(descriptor, form, err)) || (code = check_sizes(form, err)))
+        if ((code = read_descriptor(descriptor, weights, form, err)))
             return code;
     }
     return TP_OK;
@@ -527,14 +551,14 @@ enum tp_code tp_descriptors_parse(const char *descriptors_text, const char *unit
     json_t *units = NULL;
     json_t *descriptors = tp_json_load(descriptors_text, strlen(descriptors_text), NULL);
     enum tp_code code = TP_E_INPUT;
-    if (json_is_object(descriptors) && read_known(descriptors, &known, &aside) == TP_OK)
+    if (json_is_object(descriptors) && read_known(descriptors, weights, &known, &aside) == TP_OK)
         code = scan_units(units_text, &known, weights, &aside);
     if (code) { /* slowly, and with the message that belongs to it */
         drop_weights(weights, first);
         units = tp_json_load(units_text, strlen(units_text), NULL);
         if (!json_is_object(descriptors) || !json_is_array(units))
             code = bad(err, "not valid JSON");
-        else if ((code = read_known(descriptors, &known, err)) == TP_OK)
+        else if ((code = read_known(descriptors, weights, &known, err)) == TP_OK)
             code = read_units(units, &known, weights, err);
     }
     tp_names_close(&known.ids);

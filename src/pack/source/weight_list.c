@@ -2,6 +2,7 @@
 #include "pack/source/weight_list.h"
 
 #include "pack/os/os.h"
+#include "pack/source/descriptor_unknown.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,5 +25,6 @@ void tp_weights_close(struct tp_weights *weights)
     if (weights->forms)
         tp_shared_close(weights->forms);
     free(weights->forms);
+    tp_unknown_close(weights->unknown);
     memset(weights, 0, sizeof *weights);
 }

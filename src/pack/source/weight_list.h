@@ -16,6 +16,8 @@ struct tp_weights {
     struct tp_shared *forms; /* struct tp_weight_form; NULL: no weight yet */
     uint32_t *other;         /* tensors that are no weight: 1-D, integers, ... */
     size_t other_count;
+    bool takes_unknown;      /* descriptors of formats that are not known may be read */
+    struct tp_unknown *unknown; /* what was made of those (descriptor_unknown.h) */
     struct tp_model_facts facts; /* of the model that they are of */
 };
 

@@ -8,6 +8,7 @@
 #include "kernels/op/traits.h"
 #include "pack/format/recognise.h"
 #include "pack/source/descriptor.h"
+#include "pack/source/descriptor_unknown.h"
 #include "pack/source/source_quant.h"
 #include "pack/text/json_tree.h"
 #include "pack/model/model_names.h"
@@ -449,12 +450,19 @@ static enum tp_code bind_output(struct finder *f, struct tp_weight *weight, uint
     weight->tensor[i] = tensor_index(f, tensor);
     if (f->used[weight->tensor[i]])
         return tp_fail(f->err, TP_E_INPUT, "two descriptors claim the tensor %s", tensor->name);
-    enum tp_code code = tp_format_shape(weight->form->format, i, weight->form->box,
-                                        weight->form->rank, shape, &rank, f->err);
+    enum tp_code code = TP_OK;
+    bool fits;
+    if (weight->form->format->unknown) {
+        fits = tp_unknown_output_fits(weight->form, i, tensor->dtype, tensor->bytes);
+    } else {
+        code = tp_format_shape(weight->form->format, i, weight->form->box, weight->form->rank,
+                               shape, &rank, f->err);
+        fits = !code && same_shape(tensor, shape, rank) &&
+               tensor->dtype == tp_format_dtype(weight->form->format, &weight->form->op, i);
+    }
     if (code)
         return code;
-    if (!same_shape(tensor, shape, rank) ||
-        tensor->dtype != tp_format_dtype(weight->form->format, &weight->form->op, i))
+    if (!fits)
         return tp_fail(f->err, TP_E_INPUT,
                        "tensor %s has not the dtype and shape its descriptor gives", tensor->name);
     f->used[weight->tensor[i]] = true;
@@ -604,11 +612,12 @@ static enum tp_code read_config(struct finder *f, const struct tp_model_choice *
 }
 
 static enum tp_code find_weights(const struct tp_checkpoint *ckpt,
-                                 const struct tp_model_choice *choice, bool plain,
+                                 const struct tp_model_choice *choice, bool plain, bool unknown,
                                  struct tp_weights *weights, struct tp_err *err)
 {
     struct finder f = {.ckpt = ckpt, .weights = weights, .err = err};
     memset(weights, 0, sizeof *weights);
+    weights->takes_unknown = unknown;
     uint64_t mark = tp_json_mark();
     enum tp_code code = tp_models_check(err); /* with one missing, its tensors would pass for
                                                  others */
@@ -634,20 +643,26 @@ static enum tp_code find_weights(const struct tp_checkpoint *ckpt,
 enum tp_code tp_weights_find(const struct tp_checkpoint *ckpt, struct tp_weights *weights,
                              struct tp_err *err)
 {
-    return find_weights(ckpt, NULL, true, weights, err);
+    return find_weights(ckpt, NULL, true, false, weights, err);
+}
+
+enum tp_code tp_weights_find_any(const struct tp_checkpoint *ckpt, struct tp_weights *weights,
+                                 struct tp_err *err)
+{
+    return find_weights(ckpt, NULL, true, true, weights, err);
 }
 
 enum tp_code tp_weights_find_as(const struct tp_checkpoint *ckpt,
                                 const struct tp_model_choice *choice, struct tp_weights *weights,
                                 struct tp_err *err)
 {
-    return find_weights(ckpt, choice, true, weights, err);
+    return find_weights(ckpt, choice, true, false, weights, err);
 }
 
 enum tp_code tp_weights_find_packed(const struct tp_checkpoint *ckpt, struct tp_weights *weights,
                                     struct tp_err *err)
 {
-    return find_weights(ckpt, NULL, false, weights, err);
+    return find_weights(ckpt, NULL, false, true, weights, err);
 }
 
 void tp_weight_blame(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,

@@ -18,7 +18,11 @@ enum tp_code tp_weights_find(const struct tp_checkpoint *ckpt, struct tp_weights
 enum tp_code tp_weights_find_as(const struct tp_checkpoint *ckpt,
                                 const struct tp_model_choice *choice, struct tp_weights *weights,
                                 struct tp_err *err);
-/* The same for a reader who looks at packed weights only: plain ones are not among
+/* The same for a reader who makes nothing new of them: weights whose format has a name or a version
+ * that is not known are read by their descriptors (format->unknown). */
+enum tp_code tp_weights_find_any(const struct tp_checkpoint *ckpt, struct tp_weights *weights,
+                                 struct tp_err *err);
+/* The same for such a reader who looks at packed weights only: plain ones are not among
  * the items, and `other` is empty. */
 enum tp_code tp_weights_find_packed(const struct tp_checkpoint *ckpt, struct tp_weights *weights,
                                     struct tp_err *err);
