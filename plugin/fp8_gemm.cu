@@ -76,6 +76,25 @@ static __device__ __forceinline__ u32 shared_address(const void *p)
     return static_cast<u32>(__cvta_generic_to_shared(p));
 }
 
+// One thread of the warp, which the compiler knows to be one.
+static __device__ __forceinline__ bool is_elected()
+{
+    u32 elected;
+    asm volatile("{\n"
+                 ".reg .pred elected;\n"
+                 "elect.sync _|elected, 0xffffffff;\n"
+                 "selp.b32 %0, 1, 0, elected;\n"
+                 "}" : "=r"(elected));
+    return elected != 0;
+}
+
+// The same in all lanes, and known to be so: it may be kept in uniform registers, of which wgmma
+// and TMA take their operands.
+static __device__ __forceinline__ u32 warp_index()
+{
+    return __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
+}
+
 static __device__ __forceinline__ u32 block_in_cluster()
 {
     u32 rank;
@@ -106,19 +125,28 @@ static __device__ __forceinline__ void barrier_expect(u32 barrier, u32 bytes)
                  "r"(bytes) : "memory");
 }
 
-static __device__ __forceinline__ void barrier_arrive(u32 barrier)
+#if CLUSTER_M * CLUSTER_N > 1
+#define BARRIER_OF "cluster"
+#else
+#define BARRIER_OF "cta"
+#endif
+
+// Where a barrier lies in another block of the cluster, seen from this one.
+static __device__ __forceinline__ u32 barrier_at(u32 barrier, u32 block)
 {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+    u32 there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(barrier), "r"(block));
+    return there;
 }
 
-// The same barrier of another block of the cluster.
-static __device__ __forceinline__ void barrier_arrive_at(u32 barrier, u32 block)
+// Of the threads that are to. One predicate, as a branch would take the warp apart.
+static __device__ __forceinline__ void barrier_arrive(u32 barrier, bool arrives)
 {
     asm volatile("{\n"
-                 ".reg .b32 there;\n"
-                 "mapa.shared::cluster.u32 there, %0, %1;\n"
-                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
-                 "}" ::"r"(barrier), "r"(block) : "memory");
+                 ".reg .pred arrives;\n"
+                 "setp.ne.b32 arrives, %1, 0;\n"
+                 "@arrives mbarrier.arrive.shared::" BARRIER_OF ".b64 _, [%0];\n"
+                 "}" ::"r"(barrier), "r"(static_cast<u32>(arrives)) : "memory");
 }
 
 // Of the threads that multiply.
@@ -367,26 +395,30 @@ struct place {
     u32 warp, lane, group; // warp: of all; group: warpgroup
     u32 row;               // of its first sums, in the tile; the second ones are 8 further on
     bool stores;           // its rows are of the tile
+    u32 empty;             // barriers of the block that this lane tells of stages that were read
 
-    __device__ __forceinline__ place()
+    __device__ __forceinline__ place() : empty(0)
     {
-        warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0); // the same in all lanes, and known so
-        group = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);
+        warp = warp_index();
+        group = warp / 4;
         lane = threadIdx.x % 32;
         row = warp * 16 + lane / 4;
         stores = BLOCK_M >= 64 || warp < BLOCK_M / 16;
     }
-};
 
-static __device__ __forceinline__ void release(u32 empty, const place &p, const tile &t)
-{
-    if (CLUSTER == 1) {
-        if (p.lane == 0)
-            barrier_arrive(empty);
-    } else if (p.lane < CLUSTER) { // to each block that loads into this one's stage
-        barrier_arrive_at(empty, t.paired ? p.lane : block_in_cluster());
+    // Each block that loads into this one's stages is told by a lane of its own; where there is
+    // no other, this one is told twice.
+    __device__ __forceinline__ void begin(const ring &r, const tile &t)
+    {
+        empty = r.base + EMPTY_AT;
+        if (CLUSTER > 1)
+            empty = barrier_at(empty, t.paired ? lane % CLUSTER : block_in_cluster());
     }
-}
+    __device__ __forceinline__ void release(u32 stage) const
+    {
+        barrier_arrive(empty + stage * 8, lane < CLUSTER);
+    }
+};
 
 struct pair {
     float first, second; // of a thread's two rows
@@ -415,7 +447,7 @@ static __device__ __forceinline__ void promote(float (&total)[SUMS], const float
 
 // A wave's products of one stage, on their way to `part`.
 struct step {
-    u32 empty;
+    u32 stage;
     float weight, behind; // scales of B
     pair rows;            // scales of A
 };
@@ -424,7 +456,7 @@ static __device__ __forceinline__ void start(float (&part)[SUMS], step &now, con
                                              const place &p, u32 k, u32 steps, u32 wave)
 {
     u32 weight_scales = r.base + WEIGHT_SCALES_AT;
-    now.empty = r.empty();
+    now.stage = r.stage;
     now.weight = shared_float(weight_scales + 4 * k);
     now.behind = ONE_SCALE ? 0 : shared_float(weight_scales + 4 * (steps + k));
     if (wave == 0)
@@ -449,13 +481,13 @@ static __device__ __forceinline__ void start(float (&part)[SUMS], step &now, con
 // LATER: whether another step was started since.
 template <u32 BORDER, bool LATER>
 static __device__ __forceinline__ void finish(float (&total)[SUMS], float (&part)[SUMS],
-                                              const step &now, const place &p, const tile &t,
-                                              u32 border, bool last_wave)
+                                              const step &now, const place &p, u32 border,
+                                              bool last_wave)
 {
     wgmma_wait<LATER>();
     hold(part);
     if (last_wave)
-        release(now.empty, p, t);
+        p.release(now.stage);
     if (p.stores)
         promote<BORDER>(total, part, now.rows, now.weight, now.behind, border);
 }
@@ -463,8 +495,7 @@ static __device__ __forceinline__ void finish(float (&total)[SUMS], float (&part
 // The sums of one tile, in `total`.
 template <u32 BORDER>
 static __device__ __forceinline__ void multiply(float (&total)[WAVES][SUMS], ring &r,
-                                                const place &p, const tile &t, u32 steps,
-                                                u32 border)
+                                                const place &p, u32 steps, u32 border)
 {
     float part[SUMS];
     step now;
@@ -473,7 +504,7 @@ static __device__ __forceinline__ void multiply(float (&total)[WAVES][SUMS], rin
 #pragma unroll
         for (u32 wave = 0; wave < WAVES; wave++) {
             start(part, now, r, p, k, steps, wave);
-            finish<BORDER, false>(total[wave], part, now, p, t, border, wave == WAVES - 1);
+            finish<BORDER, false>(total[wave], part, now, p, border, wave == WAVES - 1);
         }
     }
 }
@@ -482,8 +513,8 @@ static __device__ __forceinline__ void multiply(float (&total)[WAVES][SUMS], rin
 // are scaled.
 template <u32 BORDER>
 static __device__ __forceinline__ void multiply_overlapped(float (&total)[WAVES][SUMS], ring &r,
-                                                           const place &p, const tile &t,
-                                                           u32 steps, u32 border)
+                                                           const place &p, u32 steps,
+                                                           u32 border)
 {
     float even[SUMS], odd[SUMS];
     step even_step, odd_step;
@@ -493,35 +524,34 @@ static __device__ __forceinline__ void multiply_overlapped(float (&total)[WAVES]
     for (; k + 1 < steps; k += 2) {
         start(odd, odd_step, r, p, k, steps, 0);
         r.advance();
-        finish<BORDER, true>(total[0], even, even_step, p, t, border, true);
+        finish<BORDER, true>(total[0], even, even_step, p, border, true);
         start(even, even_step, r, p, k + 1, steps, 0);
         r.advance();
-        finish<BORDER, true>(total[0], odd, odd_step, p, t, border, true);
+        finish<BORDER, true>(total[0], odd, odd_step, p, border, true);
     }
     if (k < steps) {
         start(odd, odd_step, r, p, k, steps, 0);
         r.advance();
-        finish<BORDER, true>(total[0], even, even_step, p, t, border, true);
-        finish<BORDER, false>(total[0], odd, odd_step, p, t, border, true);
+        finish<BORDER, true>(total[0], even, even_step, p, border, true);
+        finish<BORDER, false>(total[0], odd, odd_step, p, border, true);
     } else {
-        finish<BORDER, false>(total[0], even, even_step, p, t, border, true);
+        finish<BORDER, false>(total[0], even, even_step, p, border, true);
     }
 }
 
 // With a border that is known when the code is made, where that is worth it.
 template <u32 BORDER>
 static __device__ __forceinline__ void multiply_at(float (&total)[WAVES][SUMS], ring &r,
-                                                   const place &p, const tile &t, u32 steps,
-                                                   u32 border)
+                                                   const place &p, u32 steps, u32 border)
 {
     if (!BORDER_KNOWN || border == BORDER) {
         if constexpr (OVERLAPPED)
-            multiply_overlapped<BORDER>(total, r, p, t, steps, border);
+            multiply_overlapped<BORDER>(total, r, p, steps, border);
         else
-            multiply<BORDER>(total, r, p, t, steps, border);
+            multiply<BORDER>(total, r, p, steps, border);
     }
     else if constexpr (BORDER_KNOWN && BORDER + BORDER_STEP <= BORDER_LAST)
-        multiply_at<BORDER + BORDER_STEP>(total, r, p, t, steps, border);
+        multiply_at<BORDER + BORDER_STEP>(total, r, p, steps, border);
 }
 
 // B's scales of a tile to shared memory: one row of them, or two.
@@ -610,12 +640,13 @@ static __device__ __forceinline__ void multiply_tiles(ring r, const shape &s, co
         float total[WAVES][SUMS] = {};
         load_weight_scales(r, weight_scales, s, t, steps, border);
         math_sync();
+        p.begin(r, t);
         if (all.used(t, p.group * WGMMA_ROWS))
-            multiply_at<BORDER_STEP>(total, r, p, t, steps, border);
+            multiply_at<BORDER_STEP>(total, r, p, steps, border);
         else
             for (u32 k = 0; k < steps; k++, r.advance()) {
                 barrier_wait(r.full(), r.phase);
-                release(r.empty(), p, t);
+                p.release(r.stage);
             }
         write_tile(total, r.base, p, t, m);
     }
@@ -641,7 +672,7 @@ static __device__ __forceinline__ void begin(const ring &r, const maps &m)
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     if (CLUSTER > 1)
-        asm volatile("barrier.cluster.arrive.aligned;\n"
+        asm volatile("barrier.cluster.arrive.relaxed.aligned;\n" // fenced above
                      "barrier.cluster.wait.aligned;" ::: "memory");
     else
         __syncthreads();
@@ -658,11 +689,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     begin(r, m);
     // Two multiplying warpgroups need more registers than a third of all for each thread; with
     // one, each thread has as many as the hardware can name.
-    if (threadIdx.x >= MATH_THREADS) {
+    u32 warp = warp_index();
+    if (warp >= MATH_THREADS / 32) {
         if (WARPGROUPS == 2)
             asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         // The third warp: another one may be beside a warp that does wgmma for it.
-        if (threadIdx.x == MATH_THREADS + 64)
+        if (warp == MATH_THREADS / 32 + 2 && is_elected())
             load_tiles(r, s, m);
     } else {
         if (WARPGROUPS == 2)
