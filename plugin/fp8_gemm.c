@@ -134,7 +134,6 @@ static bool along_n(const struct tp_sched_config *c)
 enum tp_code fp8_source(const struct tp_sched_config *c, const struct fp8_problem *p,
                         struct tp_text *source, struct tp_err *err)
 {
-    const char *unroll = getenv("TILEPACK_UNROLL"), *banks = getenv("TILEPACK_BANKS");
     const struct {
         const char *name;
         uint64_t value;
@@ -142,8 +141,7 @@ enum tp_code fp8_source(const struct tp_sched_config *c, const struct fp8_proble
                    {"STAGES", c->stages},       {"CLUSTER_M", c->cluster_m},
                    {"CLUSTER_N", c->cluster_n}, {"ON_A", along_n(c)},
                    {"SWIZZLE", c->swizzle},     {"FP32_OUT", p->fp32_out},
-                   {"LAYOUT", p->layout},       {"UNROLL", unroll ? (uint64_t)atoi(unroll) : 2},
-                   {"BANKS", banks ? (uint64_t)atoi(banks) : 1}};
+                   {"LAYOUT", p->layout}};
     const char *body = jit_text("fp8_gemm.cu");
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         tp_text_addf(source, err, "#define %s %llu\n", numbers[i].name, (ull)numbers[i].value);

@@ -4,7 +4,7 @@
 //
 // One kernel for every configuration that `tilepack schedule` plans. Its numbers are macros that
 // fp8_gemm.c writes in front of this text: BLOCK_M, BLOCK_N, STAGES, CLUSTER_M, CLUSTER_N, ON_A,
-// SWIZZLE, FP32_OUT, LAYOUT, UNROLL and the operands of one wgmma (WGMMA_*). Includes nothing.
+// SWIZZLE, FP32_OUT, LAYOUT and the operands of one wgmma (WGMMA_*). Includes nothing.
 //
 // The blocks are persistent. One thread of a warpgroup of its own loads tiles of A and B with TMA
 // into a ring of STAGES; one or two other warpgroups multiply them. A stage is full when its bytes
@@ -27,8 +27,8 @@ constexpr u32 WAVE_ROWS = BLOCK_M < 64 ? BLOCK_M : 64 * WARPGROUPS; // of the ti
 constexpr u32 WAVES = BLOCK_M / WAVE_ROWS;
 constexpr u32 SUMS = BLOCK_N / 2; // a thread's, of 64 by BLOCK_N
 constexpr u32 CLUSTER = CLUSTER_M * CLUSTER_N;
-constexpr bool OVERLAPPED = BANKS == 2 && WAVES == 1 && 3 * SUMS <= 192;
-constexpr u32 STEPS_TOGETHER = UNROLL; // copies of the loop over k
+constexpr bool OVERLAPPED = WAVES == 1 && 3 * SUMS <= 192; // as registers allow
+constexpr u32 STEPS_TOGETHER = 4; // copies of the loop over k where it is not overlapped
 constexpr u32 ELEMENT = FP32_OUT ? 4 : 2;
 constexpr u32 PANEL_BYTES = SWIZZLE ? SWIZZLE : BLOCK_N * ELEMENT; // a row of what one store takes
 constexpr u32 PANELS = BLOCK_N * ELEMENT / PANEL_BYTES;
@@ -88,11 +88,11 @@ static __device__ __forceinline__ bool is_elected()
     return elected != 0;
 }
 
-// The same in all lanes, and known to be so: it may be kept in uniform registers, of which wgmma
-// and TMA take their operands.
-static __device__ __forceinline__ u32 warp_index()
+// What is the same in all lanes, and now known to be: it may be kept in uniform registers, of which
+// wgmma and TMA take their operands, and a branch on it does not take the warp apart.
+static __device__ __forceinline__ u32 uniform(u32 x)
 {
-    return __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
+    return __shfl_sync(0xffffffff, x, 0);
 }
 
 static __device__ __forceinline__ u32 block_in_cluster()
@@ -251,8 +251,8 @@ struct tile {
     bool paired;     // the cluster's other block has a tile, too
 };
 
-// A block's tiles, one after the other. The loading thread and each multiplying one go through
-// them by themselves, and come to the same.
+// A block's tiles, one after the other. The loading warp and each multiplying one go through them
+// by themselves, and come to the same.
 struct tiles {
     shape s;
     u32 next, rows, columns; // rows and columns of tiles, MASKED: of the current group
@@ -264,8 +264,10 @@ struct tiles {
         columns = (s.n + BLOCK_N - 1) / BLOCK_N;
         group = before = 0;
         if (LAYOUT == MASKED)
-            rows = s.groups ? (s.rows[0] + BLOCK_M - 1) / BLOCK_M : 0;
+            rows = (rows_of(0) + BLOCK_M - 1) / BLOCK_M;
     }
+
+    __device__ __forceinline__ u32 rows_of(u32 i) const { return uniform(__ldg(s.rows + i)); }
 
     // In bands, so that what all SMs read at a time is little, and comes from the L2. Two
     // neighbours of a band share an operand; the last line of an odd band is by itself.
@@ -300,7 +302,7 @@ struct tiles {
                 before += rows * columns;
                 if (++group >= s.groups)
                     return false;
-                rows = (s.rows[group] + BLOCK_M - 1) / BLOCK_M;
+                rows = (rows_of(group) + BLOCK_M - 1) / BLOCK_M;
             }
             place(at - before, t);
             t.group = group;
@@ -313,10 +315,10 @@ struct tiles {
         t.paired = (at ^ 1) < rows * columns;
         t.group = 0;
         if (LAYOUT == CONTIGUOUS) {
-            int own = s.rows[t.m * BLOCK_M];
-            t.group = max(own, 0);
+            u32 own = rows_of(t.m * BLOCK_M);
+            t.group = max(static_cast<int>(own), 0);
             if (CLUSTER > 1 && !ON_A && t.both) // the same rows of B, of one group only
-                t.both = own == s.rows[(t.m ^ 1) * BLOCK_M];
+                t.both = own == rows_of((t.m ^ 1) * BLOCK_M);
         }
         return true;
     }
@@ -325,8 +327,8 @@ struct tiles {
     __device__ __forceinline__ bool used(const tile &t, u32 row) const
     {
         row += t.m * BLOCK_M;
-        return LAYOUT == CONTIGUOUS ? s.rows[row] >= 0
-             : LAYOUT == MASKED     ? row < static_cast<u32>(s.rows[t.group])
+        return LAYOUT == CONTIGUOUS ? static_cast<int>(rows_of(row)) >= 0
+             : LAYOUT == MASKED     ? row < rows_of(t.group)
                                     : true;
     }
 };
@@ -381,7 +383,9 @@ static __device__ __forceinline__ void load_tiles(ring r, const shape &s, const 
     while (all.take(t))
         for (u32 k = 0; k < steps; k++, r.advance()) {
             barrier_wait(r.empty(), r.phase ^ 1);
-            load_stage(r, m, t, k, first);
+            if (is_elected())
+                load_stage(r, m, t, k, first);
+            __syncwarp();
         }
     // The other block still arrives at these barriers: they must last until it has.
     for (u32 i = 0; CLUSTER > 1 && i < STAGES; i++, r.advance())
@@ -399,7 +403,7 @@ struct place {
 
     __device__ __forceinline__ place() : empty(0)
     {
-        warp = warp_index();
+        warp = uniform(threadIdx.x / 32);
         group = warp / 4;
         lane = threadIdx.x % 32;
         row = warp * 16 + lane / 4;
@@ -554,19 +558,34 @@ static __device__ __forceinline__ void multiply_at(float (&total)[WAVES][SUMS], 
         multiply_at<BORDER + BORDER_STEP>(total, r, p, steps, border);
 }
 
-// B's scales of a tile to shared memory: one row of them, or two.
-static __device__ __forceinline__ void load_weight_scales(const ring &r, const float *scales,
-                                                          const shape &s, const tile &t, u32 steps,
-                                                          u32 border)
-{
-    u32 lines = (s.n + 127) / 128, columns = min(s.n - t.n * BLOCK_N, u32(BLOCK_N)) / 8;
-    u32 count = ONE_SCALE || border >= columns ? steps : 2 * steps;
-    const float *from = scales + (u64(t.group) * lines + t.n * BLOCK_N / 128) * steps;
-    // Not the first warp, which may still wait for its stores.
-    for (u32 i = threadIdx.x - 32; threadIdx.x >= 32 && i < count; i += MATH_THREADS - 32)
-        asm volatile("st.shared.f32 [%0], %1;" ::"r"(r.base + WEIGHT_SCALES_AT + 4 * i),
-                     "f"(__ldg(from + i)) : "memory");
-}
+// A tile's scales of B, one row of them or two, on the way to shared memory: the first of each
+// thread are read from global memory while the result of the tile before is written.
+struct weight_scales {
+    const float *all, *from;
+    u32 count;
+    float early;
+
+    __device__ __forceinline__ explicit weight_scales(const float *scales) : all(scales) {}
+
+    __device__ __forceinline__ void read(const shape &s, const tile &t, u32 steps, u32 border)
+    {
+        u32 lines = (s.n + 127) / 128, columns = min(s.n - t.n * BLOCK_N, u32(BLOCK_N)) / 8;
+        count = ONE_SCALE || border >= columns ? steps : 2 * steps;
+        from = all + (u64(t.group) * lines + t.n * BLOCK_N / 128) * steps;
+        early = threadIdx.x < count ? __ldg(from + threadIdx.x) : 0;
+    }
+
+    __device__ __forceinline__ void write(u32 base) const
+    {
+        u32 to = base + WEIGHT_SCALES_AT;
+        if (threadIdx.x < count)
+            asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + 4 * threadIdx.x), "f"(early)
+                         : "memory");
+        for (u32 i = threadIdx.x + MATH_THREADS; i < count; i += MATH_THREADS)
+            asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + 4 * i), "f"(__ldg(from + i))
+                         : "memory");
+    }
+};
 
 static __device__ __forceinline__ u32 bf16_pair(float low, float high)
 {
@@ -576,20 +595,32 @@ static __device__ __forceinline__ u32 bf16_pair(float low, float high)
 }
 
 // 16 rows of a warp to shared memory as bf16, swizzled as the store expects: 8 columns are 16
-// bytes, whose place in a row of the panel depends on the row.
+// bytes, whose place in a row of the panel depends on the row. A lane gives the address of 8 of
+// the columns of one row.
+static __device__ __forceinline__ u32 bf16_place(u32 row, u32 column)
+{
+    constexpr u32 per_panel = PANEL_BYTES / 16;
+    u32 offset = row * PANEL_BYTES + column % per_panel * 16;
+    if (SWIZZLE > 16)
+        offset ^= (offset >> 7 & (PANEL_BYTES / 16 - 1)) << 4;
+    return offset + column / per_panel * BLOCK_M * PANEL_BYTES;
+}
+
 static __device__ __forceinline__ void write_bf16(const float (&total)[SUMS], u32 out, u32 row,
                                                   u32 lane)
 {
+    constexpr u32 step = BLOCK_N % 16 == 0 ? 2 : 1;
 #pragma unroll
-    for (u32 i = 0; i < SUMS / 4; i++) {
-        constexpr u32 per_panel = PANEL_BYTES / 16;
-        u32 offset = (row + lane % 16) * PANEL_BYTES + i % per_panel * 16;
-        if (SWIZZLE > 16)
-            offset ^= (offset >> 7 & (PANEL_BYTES / 16 - 1)) << 4;
-        offset += i / per_panel * BLOCK_M * PANEL_BYTES;
-        asm volatile("stmatrix.sync.aligned.x2.m8n8.shared.b16 [%0], {%1, %2};" ::"r"(out + offset),
-                     "r"(bf16_pair(total[4 * i], total[4 * i + 1])),
-                     "r"(bf16_pair(total[4 * i + 2], total[4 * i + 3])) : "memory");
+    for (u32 i = 0; i < SUMS / 4; i += step) {
+        u32 to = out + bf16_place(row + lane % 16, i + (step == 2 ? lane / 16 : 0));
+        const float *x = total + 4 * i;
+        if constexpr (step == 2)
+            asm volatile("stmatrix.sync.aligned.x4.m8n8.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
+                         "r"(bf16_pair(x[0], x[1])), "r"(bf16_pair(x[2], x[3])),
+                         "r"(bf16_pair(x[4], x[5])), "r"(bf16_pair(x[6], x[7])) : "memory");
+        else
+            asm volatile("stmatrix.sync.aligned.x2.m8n8.shared.b16 [%0], {%1, %2};" ::"r"(to),
+                         "r"(bf16_pair(x[0], x[1])), "r"(bf16_pair(x[2], x[3])) : "memory");
     }
 }
 
@@ -604,12 +635,9 @@ static __device__ __forceinline__ void write_fp32(const float (&total)[SUMS], u3
     }
 }
 
-static __device__ __forceinline__ void write_tile(const float (&total)[WAVES][SUMS], u32 base,
-                                                  const place &p, const tile &t, const maps &m)
+static __device__ __forceinline__ void write_sums(const float (&total)[WAVES][SUMS], u32 base,
+                                                  const place &p)
 {
-    if (threadIdx.x < PANELS)
-        store_wait(); // of the tile before
-    math_sync();
 #pragma unroll
     for (u32 wave = 0; wave < WAVES; wave++) {
         u32 row = wave * WAVE_ROWS + p.warp * 16;
@@ -620,35 +648,64 @@ static __device__ __forceinline__ void write_tile(const float (&total)[WAVES][SU
         else
             write_bf16(total[wave], base + OUT_AT, row, p.lane);
     }
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    math_sync();
+}
+
+static __device__ __forceinline__ void store_tile(const maps &m, u32 base, const tile &t)
+{
     if (threadIdx.x < PANELS)
         store(m.out, base + OUT_AT + threadIdx.x * BLOCK_M * PANEL_BYTES,
               t.n * BLOCK_N + threadIdx.x * (PANEL_BYTES / ELEMENT), t.m * BLOCK_M,
               LAYOUT == MASKED ? t.group : 0);
 }
 
+static __device__ __forceinline__ u32 border_of(const tile &t)
+{
+    return ONE_SCALE ? BLOCK_N / 8 : min(u32(BLOCK_N), 128 - t.n * BLOCK_N % 128) / 8;
+}
+
+static __device__ __forceinline__ void multiply_tile(float (&total)[WAVES][SUMS], ring &r,
+                                                     place &p, const tiles &all, const tile &t,
+                                                     u32 steps)
+{
+    p.begin(r, t);
+    if (all.used(t, p.group * WGMMA_ROWS))
+        multiply_at<BORDER_STEP>(total, r, p, steps, border_of(t));
+    else
+        for (u32 k = 0; k < steps; k++, r.advance()) {
+            barrier_wait(r.full(), r.phase);
+            p.release(r.stage);
+        }
+}
+
 static __device__ __forceinline__ void multiply_tiles(ring r, const shape &s, const maps &m,
-                                                      const float *weight_scales)
+                                                      const float *all_scales)
 {
     place p;
     tiles all(s);
-    tile t;
+    tile t, next;
+    weight_scales scales(all_scales);
     u32 steps = (s.k + BLOCK_K - 1) / BLOCK_K;
-    while (all.take(t)) {
-        u32 border = ONE_SCALE ? BLOCK_N / 8 : min(u32(BLOCK_N), 128 - t.n * BLOCK_N % 128) / 8;
+    bool more = all.take(t);
+    if (more) {
+        scales.read(s, t, steps, border_of(t));
+        scales.write(r.base);
+    }
+    math_sync();
+    for (; more; t = next) {
         float total[WAVES][SUMS] = {};
-        load_weight_scales(r, weight_scales, s, t, steps, border);
+        multiply_tile(total, r, p, all, t, steps);
+        more = all.take(next);
+        if (more)
+            scales.read(s, next, steps, border_of(next));
+        if (threadIdx.x < PANELS)
+            store_wait(); // of the tile before
         math_sync();
-        p.begin(r, t);
-        if (all.used(t, p.group * WGMMA_ROWS))
-            multiply_at<BORDER_STEP>(total, r, p, steps, border);
-        else
-            for (u32 k = 0; k < steps; k++, r.advance()) {
-                barrier_wait(r.full(), r.phase);
-                p.release(r.stage);
-            }
-        write_tile(total, r.base, p, t, m);
+        write_sums(total, r.base, p);
+        if (more)
+            scales.write(r.base);
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        math_sync();
+        store_tile(m, r.base, t);
     }
     if (threadIdx.x < PANELS)
         store_wait();
@@ -689,12 +746,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     begin(r, m);
     // Two multiplying warpgroups need more registers than a third of all for each thread; with
     // one, each thread has as many as the hardware can name.
-    u32 warp = warp_index();
+    u32 warp = uniform(threadIdx.x / 32);
     if (warp >= MATH_THREADS / 32) {
         if (WARPGROUPS == 2)
             asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         // The third warp: another one may be beside a warp that does wgmma for it.
-        if (warp == MATH_THREADS / 32 + 2 && is_elected())
+        if (warp == MATH_THREADS / 32 + 2)
             load_tiles(r, s, m);
     } else {
         if (WARPGROUPS == 2)

@@ -150,17 +150,17 @@ enum tp_code jit_make(const char *source, const char *name, enum jit_kind kind,
     char version[32];
     const char *options[] = {
         kind == JIT_PTX ? "--gpu-architecture=compute_90a" : "--gpu-architecture=sm_90a",
-        "--std=c++17", getenv("TILEPACK_PTXAS") ? getenv("TILEPACK_PTXAS") : "--std=c++17"};
+        "--std=c++17"};
     *image = (struct jit_image){0};
     enum tp_code code = jit_version(version, err);
     if (code)
         return code;
-    const char *parts[] = {version, options[0], options[1], options[2], source, NULL};
+    const char *parts[] = {version, options[0], options[1], source, NULL};
     if (kind == JIT_CODE && jit_cache_read(parts, &image->data, &image->size)) {
         image->cached = 1;
         return TP_OK;
     }
-    code = compile(source, name, kind, options, 3, image, err);
+    code = compile(source, name, kind, options, 2, image, err);
     if (code == TP_OK && kind == JIT_CODE)
         jit_cache_write(parts, image->data, image->size);
     return code;
