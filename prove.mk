@@ -20,8 +20,8 @@ PROVE_DENSE = $(addsuffix x1x1,256x128_1 256x64_1 256x32_1 256x16_1 128x256_2 12
 PROVE_HEURISTIC = $(foreach s,128x16_2 256x32_1 256x64_1 256x128_2 128x256_2,Kernel_$(s)x1x1_Coop) \
                   $(addsuffix x1x1,128x16_1 128x32_1 128x64_1 128x128_1 128x256_1 128x256_2)
 SCHEDULES ?=
-PROVE_NAMES = $(if $(filter all,$(SCHEDULES)),$(PROVE_GROUPED) $(PROVE_DENSE),\
-              $(if $(filter w4a8,$(SCHEDULES)),$(PROVE_HEURISTIC),$(SCHEDULES)))
+PROVE_NAMES = $(strip $(if $(filter all,$(SCHEDULES)),$(PROVE_GROUPED) $(PROVE_DENSE),\
+              $(if $(filter w4a8,$(SCHEDULES)),$(PROVE_HEURISTIC),$(SCHEDULES))))
 PROVE_OBJ = $(PROVE_NAMES:%=$(BUILD)/prove/%.o)
 
 # All but the table that a plug-in is entered by: tests link it, too.
@@ -29,7 +29,9 @@ PLUGIN_PARTS = $(patsubst %.c,$(BUILD)/%.o,$(filter-out plugin/plugin.c,$(sort \
                $(wildcard plugin/*.c)))) $(BUILD)/plugin_embedded.o
 PLUGIN_TEXT = plugin/differences.cu plugin/fp8_gemm.cu
 
-$(BUILD)/plugin/%.o: override CFLAGS += -fvisibility=hidden
+$(BUILD)/plugin/%.o: plugin/%.c $(BUILD)/config
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -fvisibility=hidden -MMD -MP -c -o $@ $<
 
 $(BUILD)/plugin_embedded.c: $(PLUGIN_TEXT) scripts/embed.sh
 	@mkdir -p $(@D)
@@ -37,6 +39,10 @@ $(BUILD)/plugin_embedded.c: $(PLUGIN_TEXT) scripts/embed.sh
 
 $(BUILD)/unit/test_plugin: $(PLUGIN_PARTS)
 $(BUILD)/unit/test_plugin: override LDLIBS := $(PLUGIN_PARTS) $(BUILD)/libtilepack.a $(LDLIBS) -ldl
+
+$(BUILD)/gpu/test_gemm: tests/gpu/test_gemm.c $(PLUGIN_PARTS) $(BUILD)/libtilepack.a
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS) -ldl
 
 # Resolved when schedules are built, and only then.
 CUTLASS ?= $(shell "$$(sh scripts/venv.sh $(BUILD) cutlass)" -c \
@@ -87,5 +93,7 @@ $(BUILD)/prove/table.o: $(BUILD)/prove/table.c
 install-prove:
 	install -d $(DESTDIR)$(PREFIX)/lib
 	install -m 755 $(PROVE_LIB) $(DESTDIR)$(PREFIX)/lib/
+
+-include $(wildcard $(BUILD)/plugin/*.d)
 
 .PHONY: prove install-prove

@@ -49,7 +49,9 @@ report() { fake "$@" --json >"$work/report.json"; }
 says() { check "$1" jq -e "$2" "$work/report.json"; } # name, jq condition
 
 # ---- before anything is computed
-fails "no plug-in" 4 "libtilepack_prove.so, is not installed" prove "$work/w4"
+mkdir "$work/alone" && cp "$TILEPACK" "$work/alone/tilepack" # with nothing beside it
+fails "no plug-in" 4 "libtilepack_prove.so, is not installed" \
+    "$work/alone/tilepack" prove "$work/w4"
 TILEPACK_PROVE=$work/none.so fails "a plug-in that is not there" 4 "none.so, is not installed" \
     prove "$work/w4"
 TILEPACK_PROVE=$work/plain.safetensors fails "no library" 4 "does not load: " prove "$work/w4"
