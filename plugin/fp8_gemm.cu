@@ -28,7 +28,6 @@ constexpr u32 WAVES = BLOCK_M / WAVE_ROWS;
 constexpr u32 SUMS = BLOCK_N / 2; // a thread's, of 64 by BLOCK_N
 constexpr u32 CLUSTER = CLUSTER_M * CLUSTER_N;
 constexpr bool OVERLAPPED = WAVES == 1 && 3 * SUMS <= 192; // as registers allow
-constexpr u32 STEPS_TOGETHER = 4; // copies of the loop over k where it is not overlapped
 constexpr u32 ELEMENT = FP32_OUT ? 4 : 2;
 constexpr u32 PANEL_BYTES = SWIZZLE ? SWIZZLE : BLOCK_N * ELEMENT; // a row of what one store takes
 constexpr u32 PANELS = BLOCK_N * ELEMENT / PANEL_BYTES;
@@ -52,9 +51,11 @@ constexpr u32 WEIGHT_SCALES_AT = EMPTY_AT + STAGES * 8; // one or two rows of B'
 // A tile of B lies in one row of scales, or begins in one and ends in the next.
 constexpr bool ONE_SCALE = 128 % BLOCK_N == 0;
 // Where the border between the two can lie in few places only, each has code of its own.
+constexpr u32 BORDERS = 128 / common_divisor(128, BLOCK_N);
 constexpr u32 BORDER_STEP = common_divisor(128, BLOCK_N) / 8; // in columns of 8
 constexpr u32 BORDER_LAST = (BLOCK_N < 128 ? BLOCK_N : 128) / 8;
-constexpr bool BORDER_KNOWN = !ONE_SCALE && 128 / common_divisor(128, BLOCK_N) <= 4;
+constexpr bool BORDER_KNOWN = !ONE_SCALE && BORDERS <= 4;
+constexpr u32 STEPS_TOGETHER = 4; // copies of the loop over k where it is not overlapped
 
 static_assert(BLOCK_M % 64 == 0 || BLOCK_M == 16 || BLOCK_M == 32, "rows of whole wgmmas");
 static_assert(BLOCK_N % 8 == 0 && BLOCK_N <= 192, "columns of one wgmma");
@@ -374,6 +375,8 @@ static __device__ __forceinline__ void load_stage(const ring &r, const maps &m, 
     barrier_expect(r.full(), STAGE_BYTES);
 }
 
+// By one thread; where tiles depend on what is in memory by the warp, which so keeps them uniform,
+// and has one thread load.
 static __device__ __forceinline__ void load_tiles(ring r, const shape &s, const maps &m)
 {
     tiles all(s);
@@ -383,9 +386,10 @@ static __device__ __forceinline__ void load_tiles(ring r, const shape &s, const 
     while (all.take(t))
         for (u32 k = 0; k < steps; k++, r.advance()) {
             barrier_wait(r.empty(), r.phase ^ 1);
-            if (is_elected())
+            if (LAYOUT == DENSE || is_elected())
                 load_stage(r, m, t, k, first);
-            __syncwarp();
+            if (LAYOUT != DENSE)
+                __syncwarp();
         }
     // The other block still arrives at these barriers: they must last until it has.
     for (u32 i = 0; CLUSTER > 1 && i < STAGES; i++, r.advance())
@@ -439,7 +443,8 @@ static __device__ __forceinline__ void promote(float (&total)[SUMS], const float
     pair behind = {rows.first * weight_behind, rows.second * weight_behind};
 #pragma unroll
     for (u32 i = 0; i < SUMS / 4; i++) {
-        bool before = ONE_SCALE || i < (BORDER_KNOWN ? BORDER : border);
+        u32 column = i / BORDER_STEP * BORDER_STEP; // one choice for all between two borders
+        bool before = ONE_SCALE || column < (BORDER_KNOWN ? BORDER : border);
         float first = before ? scale.first : behind.first;
         float second = before ? scale.second : behind.second;
         total[4 * i + 0] = __fmaf_rn(first, part[4 * i + 0], total[4 * i + 0]);
@@ -751,7 +756,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         if (WARPGROUPS == 2)
             asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         // The third warp: another one may be beside a warp that does wgmma for it.
-        if (warp == MATH_THREADS / 32 + 2)
+        if (warp == MATH_THREADS / 32 + 2 && (LAYOUT != DENSE || is_elected()))
             load_tiles(r, s, m);
     } else {
         if (WARPGROUPS == 2)

@@ -20,12 +20,12 @@ static struct {
     void *module, *differences; /* compiled when they are first asked for */
 } plugin;
 
-/* What went wrong in one line, and whether anything did. */
+/* What went wrong in one line, and its code. */
 static int answer(const struct tp_err *err, char *message, size_t size)
 {
     if (err->code)
         snprintf(message, size, "%s%s%s", err->what, *err->hint ? "; " : "", err->hint);
-    return err->code != TP_OK;
+    return (int)err->code;
 }
 
 static gpu_address address(const void *memory)

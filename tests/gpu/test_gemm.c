@@ -24,6 +24,7 @@ struct host {
 };
 
 static int passed, failed;
+static double value[256]; /* of a code */
 static uint32_t state = 1;
 
 static uint32_t draw(uint32_t below)
@@ -109,7 +110,7 @@ static float expected(const struct host *h, uint64_t row, uint64_t group, uint64
     for (uint64_t s = 0; s < h->steps; s++) {
         double part = 0;
         for (uint64_t k = s * 128; k < p->k && k < s * 128 + 128; k++)
-            part += (double)tp_e4m3_value(a[k]) * (double)tp_e4m3_value(b[k]);
+            part += value[a[k]] * value[b[k]];
         float scale = h->row_scales[(stack * h->steps + s) * h->scale_rows + at] *
                       h->weight_scales[(group * h->lines + n / 128) * h->steps + s];
         sum = fmaf(scale, (float)part, sum);
@@ -127,10 +128,10 @@ static float result_at(const struct host *h, uint64_t row, uint64_t n)
 {
     uint64_t at = row * stride_of(h->p.out_stride, h->p.n) + n;
     uint16_t half;
-    float value;
+    float single;
     if (h->p.fp32_out) {
-        memcpy(&value, h->out + 4 * at, 4);
-        return value;
+        memcpy(&single, h->out + 4 * at, 4);
+        return single;
     }
     memcpy(&half, h->out + 2 * at, 2);
     return tp_bf16_to_f32(half);
@@ -239,7 +240,7 @@ static void check_all(enum tp_sched_kernel planner)
 {
     static const uint64_t shapes[][3] = {{1, 8, 16},     {3, 24, 48},     {17, 104, 400},
                                          {64, 128, 128}, {65, 200, 272},  {129, 576, 512},
-                                         {300, 136, 784}, {513, 1000, 640}, {2000, 264, 256}};
+                                         {300, 136, 784}, {513, 520, 384}, {1100, 264, 256}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int fp32 = 0; fp32 < 2; fp32++) {
             struct fp8_problem p = {.m = shapes[i][0], .n = shapes[i][1], .k = shapes[i][2],
@@ -275,6 +276,8 @@ int main(void)
         printf("skipped: no GPU is usable\n");
         return 0;
     }
+    for (int i = 0; i < 256; i++)
+        value[i] = (double)tp_e4m3_value((uint8_t)i);
     check_all(TP_SCHED_DEEPGEMM);
     check_all(TP_SCHED_DEEPGEMM_2025);
     printf("%d passed, %d failed\n", passed, failed);

@@ -46,8 +46,8 @@ static bool is_same(const struct plan *a, const struct plan *b)
     const struct tp_sched_config *x = &a->config, *y = &b->config;
     return x->block_m == y->block_m && x->block_n == y->block_n && x->stages == y->stages &&
            x->cluster_m == y->cluster_m && x->cluster_n == y->cluster_n &&
-           x->multicast_on_a == y->multicast_on_a && x->swizzle == y->swizzle &&
-           a->problem.layout == b->problem.layout && a->problem.fp32_out == b->problem.fp32_out;
+           x->swizzle == y->swizzle && a->problem.layout == b->problem.layout &&
+           a->problem.fp32_out == b->problem.fp32_out;
 }
 
 static void add_plan(struct tp_sched_problem problem, const struct fp8_problem *p)

@@ -132,5 +132,7 @@ void *tp_prover_alloc(const struct tp_prover *prover, uint64_t bytes, struct tp_
 
 enum tp_code tp_prover_check(int status, const char *message, struct tp_err *err)
 {
-    return status == 0 ? TP_OK : tp_fail(err, TP_E_MEMORY, "%s", message);
+    if (status == 0)
+        return TP_OK;
+    return tp_fail(err, status == TP_E_UNSUPPORTED ? TP_E_UNSUPPORTED : TP_E_MEMORY, "%s", message);
 }
