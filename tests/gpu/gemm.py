@@ -234,8 +234,9 @@ def run_deep(library, case, b):
         library.m_grouped_fp8_gemm_nt_contiguous((case.a[0], sa[0]), (b, case.sb), case.out[0],
                                                  case.row_groups)
     else:
-        library.m_grouped_fp8_gemm_nt_masked((case.a, sa), (b, case.sb), case.out,
-                                             case.row_groups, case.m)
+        masked = getattr(library, "m_grouped_fp8_gemm_nt_masked", None) or (
+            library.fp8_m_grouped_gemm_nt_masked)
+        masked((case.a, sa), (b, case.sb), case.out, case.row_groups, case.m)
 
 
 def run_torch(case, b):
