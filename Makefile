@@ -223,7 +223,8 @@ test-models:
 	    VLLM_PYTHON="$(VLLM_PYTHON)" sh tests/other/models.sh
 
 # Everything that needs a GPU: rows, sanitizers, goldens through --device cuda.
-GPU_TESTS = $(BUILD)/gpu/test_cuda $(BUILD)/gpu/test_device $(BUILD)/gpu/test_library_cuda
+GPU_TESTS = $(BUILD)/gpu/test_cuda $(BUILD)/gpu/test_device $(BUILD)/gpu/test_library_cuda \
+            $(BUILD)/gpu/test_gemm
 CUDA_INC  = -isystem $(CUDA_HOME)/include
 $(BUILD)/gpu/%: tests/gpu/%.c $(BENCH_OBJ) $(BUILD)/libtilepack.a
 	@mkdir -p $(@D)
@@ -235,7 +236,8 @@ $(BUILD)/gpu/%: tests/gpu/%.cu $(BUILD)/libtilepack.a
 
 gpu-tests: $(GPU_TESTS)
 
-test-gpu: all gpu-tests
+test-gpu: all gpu-tests prove $(BUILD)/unit/test_plugin
+	TILEPACK_TEST_LONG=1 $(BUILD)/unit/test_plugin
 	sh tests/gpu/run.sh $(BUILD)/gpu/test_cuda $(BUILD)/tilepack $(BUILD)/gpu
 
 # The source of this commit, the same bytes on every machine, and its bill of materials, with

@@ -1,11 +1,10 @@
 #!/bin/sh
 # prove_flags.sh NAME
 #
-# What to compile for one schedule of `tilepack prove`: prints its source and the definitions
+# What to compile for one schedule of W4A8 of `tilepack prove`: prints its source and the definitions
 # that make it that one. NAME is what `tilepack schedule` and the plug-in call it:
 #   Kernel_128x16_2x1x1_Coop   W4A8, grouped: rows of W x rows of X, cluster
 #   128x16_1x1x1               W4A8, dense
-#   128x128_1x2_Coop           FP8 blocks: rows of X x rows of W, cluster; Coop or Ping
 set -eu
 
 name=$1
@@ -20,10 +19,6 @@ case $name in
 Kernel_*x*_?x1x1_Coop)
     define plugin/prove_w4a8.cu -DGROUPED=1 "-DTILE_N=$1 -DTILE_M=$2 -DCLUSTER=$3" ;;
 *x*_?x1x1) define plugin/prove_w4a8.cu -DGROUPED=0 "-DTILE_N=$1 -DTILE_M=$2 -DCLUSTER=$3" ;;
-*x*_?x?_Coop | *x*_?x?_Ping)
-    case $name in *_Ping) ping=1 ;; *) ping=0 ;; esac
-    define plugin/prove_fp8.cu "-DPINGPONG=$ping" \
-        "-DTILE_M=$1 -DTILE_N=$2 -DCLUSTER_M=$3 -DCLUSTER_N=$4" ;;
 *)
     echo "prove_flags.sh: '$name' is no schedule" >&2
     exit 2

@@ -12,7 +12,7 @@
 
 typedef unsigned long long ull;
 
-enum { CELL = 96 };
+enum { CELL = 160 };
 
 size_t tp_proofs_wrong(const struct tp_proofs *proofs)
 {
@@ -58,11 +58,11 @@ static const char *shape_text(char text[CELL], const struct tp_prove_result *r)
 static const char *schedule_text(char text[CELL], const struct tp_prove_case *c,
                                  const struct tp_prove_run *run)
 {
-    if (run == &c->runs[0] && strcmp(run->kernel->name, c->prediction.name) != 0)
-        snprintf(text, CELL, "%s (for %s)", run->kernel->name,
+    if (run == &c->runs[0] && strcmp(run->kernel.name, c->prediction.name) != 0)
+        snprintf(text, CELL, "%s (for %s)", run->kernel.name,
                  *c->prediction.name ? c->prediction.name : "-");
     else
-        snprintf(text, CELL, "%s", run->kernel->name);
+        snprintf(text, CELL, "%s", run->kernel.name);
     return text;
 }
 
@@ -172,8 +172,9 @@ int tp_prove_print_text(const struct tp_proofs *proofs)
 
 static json_t *run_json(const struct tp_prove_case *c, const struct tp_prove_run *run)
 {
-    return json_pack("{s:s,s:o,s:o,s:o,s:o,s:o,s:o}", "schedule", run->kernel->name,
-                     "microseconds", tp_json_figure(run->microseconds), "tflops",
+    uint64_t stages = run->kernel.config.stages;
+    return json_pack("{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "schedule", run->kernel.name, "stages",
+                     stages ? json_integer((json_int_t)stages) : json_null(), "microseconds", tp_json_figure(run->microseconds), "tflops",
                      tp_json_figure(rate(run, c->cost.flops) / 1e12), "gb_per_s",
                      tp_json_figure(rate(run, c->cost.bytes) / 1e9), "roofline_share",
                      tp_json_figure(roofline_share(c, run)), "bound_share",
@@ -190,7 +191,7 @@ static json_t *case_json(const struct tp_prove_case *c)
     bool timed = c->count && c->runs[c->best].microseconds > 0;
     return json_pack("{s:I,s:s?,s:s?,s:o,s:o}", "m", (json_int_t)c->m, "predicted",
                      *c->prediction.name ? c->prediction.name : NULL, "best",
-                     timed ? c->runs[c->best].kernel->name : NULL, "roofline_us",
+                     timed ? c->runs[c->best].kernel.name : NULL, "roofline_us",
                      c->cost.seconds > 0 ? json_real(1e6 * c->cost.seconds) : json_null(),
                      "schedules", runs);
 }
@@ -257,7 +258,7 @@ static json_t *tuned_json(const struct tp_prove_result *r, const struct tp_prove
     const struct tp_prove_run *best = &c->runs[c->best];
     return json_pack("{s:s,s:I,s:I,s:I,s:I,s:s,s:f,s:s,s:f}", "format", r->format, "e",
                      (json_int_t)r->box.e, "n", (json_int_t)r->box.n, "k", (json_int_t)r->box.k,
-                     "m", (json_int_t)c->m, "best", best->kernel->name, "microseconds",
+                     "m", (json_int_t)c->m, "best", best->kernel.name, "microseconds",
                      best->microseconds, "predicted", c->prediction.name, "predicted_microseconds",
                      c->runs[0].microseconds);
 }

@@ -23,6 +23,7 @@ def weight(*shape):
 stfile.save(sys.argv[1] + "/plain.safetensors", {
     "layers.0.experts.w13.weight": weight(3, 48, 256), "layers.0.o_proj.weight": weight(80, 384)})
 stfile.save(sys.argv[1] + "/dense.safetensors", {"o_proj.weight": weight(200, 272)})
+stfile.save(sys.argv[1] + "/thin.safetensors", {"o_proj.weight": weight(100, 256)})
 END
 mkdir "$work/plain"
 cp "$work/plain.safetensors" "$work/plain/model.safetensors"
@@ -36,6 +37,7 @@ convert dense.safetensors deepseek.safetensors fp8-deepseek
 convert dense.safetensors ct.safetensors fp8-ct
 convert dense.safetensors sm100.safetensors fp8-deepgemm-sm100
 convert plain.safetensors mx.safetensors mxfp8-ct
+convert thin.safetensors narrow.safetensors fp8-deepseek
 
 prove() { "$TILEPACK" prove "$@"; }
 fake() { # what is wrong with it, arguments ...
@@ -47,11 +49,13 @@ report() { fake "$@" --json >"$work/report.json"; }
 says() { check "$1" jq -e "$2" "$work/report.json"; } # name, jq condition
 
 # ---- before anything is computed
-fails "no plug-in" 4 "libtilepack_prove.so, is not installed" prove "$work/w4"
+mkdir "$work/alone" && cp "$TILEPACK" "$work/alone/tilepack" # with nothing beside it
+fails "no plug-in" 4 "libtilepack_prove.so, is not installed" \
+    "$work/alone/tilepack" prove "$work/w4"
 TILEPACK_PROVE=$work/none.so fails "a plug-in that is not there" 4 "none.so, is not installed" \
     prove "$work/w4"
 TILEPACK_PROVE=$work/plain.safetensors fails "no library" 4 "does not load: " prove "$work/w4"
-fails "another version" 4 "speaks version 2 of its interface, this program version 1" \
+fails "another version" 4 "speaks version 3 of its interface, this program version 2" \
     fake abi "$work/w4"
 fails "no GPU" 6 "no GPU is usable" fake none "$work/w4"
 fails "a GPU of another number" 6 "no GPU is usable" fake "" "$work/w4" --device cuda:5
@@ -88,6 +92,16 @@ for file in sm90 deepseek ct sm100; do
     says "is exact" '.ok and (.weights | length) > 0 and ([.weights[] |
         .exact == (.box[0] * .box[1] * .box[2])] | all)'
 done
+check "experts, in blocks of 128 rows and in others" report "" "$work/sm90.safetensors" w13 --m 5,128
+says "are planned for the rows as they lie" '.ok and ([.weights[0].cases[] | .predicted as $name |
+    .schedules[0] | .schedule == $name and .stages > 0] | all) and .weights[0].kernels == 2'
+check "FP8 with a plug-in of nothing else" report fp8 "$work/deepseek.safetensors" --m 1
+check "--tune of FP8" report "" "$work/deepseek.safetensors" --m 64 --tune
+says "is what the planner would take next" '.weights[0].cases[0] | (.schedules | length) == 8 and
+    .schedules[0].schedule == .predicted and ([.schedules[].schedule] | unique | length) == 8'
+fails "W4A8 with a plug-in that has none" 4 "the plug-in has no kernel for it" fake fp8 "$work/w4"
+fails "rows of FP8 that TMA does not read" 4 "the kernel wants n % 8 == 0, and it is 100" \
+    fake "" "$work/narrow.safetensors" --m 1
 check "one weight by the end of its name" report "" "$work/w4" o_proj --m 16
 says "and no other" '[.weights[].name] == ["layers.0.o_proj"]'
 check "--against another packing" report "" "$work/w4" --against "$work/w4" --m 1

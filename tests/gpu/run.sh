@@ -136,6 +136,9 @@ library=$(dirname "$test_cuda")/test_library_cuda # tilepack.h on device pointer
 [ -x "$library" ] && check library "$library"
 device=$(dirname "$test_cuda")/test_device # sums, lanes; fails an allocation on purpose
 [ -x "$device" ] && check device "$device"
+gemm=$(dirname "$test_cuda")/test_gemm # the FP8 GEMM of the plug-in, exactly
+[ -x "$gemm" ] && check gemm "$gemm"
+[ -x "$gemm" ] && check gemm_memcheck compute-sanitizer --tool memcheck --error-exitcode 9 "$gemm"
 for tool in memcheck racecheck initcheck synccheck; do
     check "$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 "$test_cuda" \
         --threads "$(nproc)" --cases "${TILEPACK_SANITIZER_CASES:-30}"
@@ -146,6 +149,7 @@ check random "$PYTHON" tests/bytes/random_shapes.py --seconds "${TILEPACK_TEST_S
 check search "$PYTHON" tests/bytes/search.py
 check originals "$PYTHON" tests/gpu/originals.py # torch, torchao, compressed-tensors
 check consumers "$PYTHON" tests/gpu/consumers.py "$TILEPACK" # vLLM's kernels, DeepGEMM, torch
+check gemm_numbers "$PYTHON" tests/gpu/gemm.py numbers # torch; DeepGEMM where it is installed
 check load "$PYTHON" tests/gpu/load.py "$TILEPACK" # torch
 check device_equals_cpu same_bytes --device cuda
 check search_equals_cpu searched_bytes

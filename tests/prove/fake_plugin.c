@@ -3,7 +3,7 @@
  *
  * TILEPACK_FAKE says what is wrong with it: "unit" and "random" spoil one number of the results
  * with unit vectors and with random rows, "lazy" leaves the last row out, "ampere" and "none" are
- * other GPUs, "abi" another version, "few" has one kernel of each kind, "memory" little of it.
+ * other GPUs, "abi" another version, "few" has one schedule of each kind, "fp8" none, "memory" little of it.
  */
 #include "pack/prove/tilepack_prove.h"
 
@@ -69,8 +69,12 @@ static double fp8_sum(const problem *p, const operands *o, uint64_t e, uint64_t 
     const uint8_t *code = (const uint8_t *)o->codes + (e * p->n + n) * p->k;
     const float *scale = (const float *)o->scales + (e * lines + n / 128) * blocks;
     uint64_t stride = (p->m + 3) / 4 * 4;
-    const float *row = (const float *)o->row_scales + (o->shared_rows ? 0 : e) * blocks * stride;
+    const float *row = (const float *)o->row_scales + e * blocks * stride;
     double sum = 0;
+    if (p->layout == TILEPACK_PROVE_CONTIGUOUS) { /* of all rows together */
+        stride = p->e * p->m;
+        row = (const float *)o->row_scales + e * p->m;
+    }
     for (uint64_t k = 0; k < p->k; k++)
         sum += row_code(p, o, e, m, k) * e4m3(code[k]) * (double)row[k / 128 * stride + m] *
                (double)scale[k / 128];
@@ -125,12 +129,28 @@ static int run_best(const problem *p, const operands *sets, size_t count, uint32
     return status;
 }
 
-static int run_fp8(const problem *p, const operands *sets, size_t count, uint32_t rounds,
-                   uint32_t launches, double *microseconds, char *message, size_t size)
+/* The planner's configuration decides nothing here but that it is one, and of these experts. */
+static int run_fp8(const struct tp_sched_config *config, const problem *p, const operands *sets,
+                   size_t count, uint32_t rounds, uint32_t launches, double *microseconds,
+                   char *message, size_t size)
 {
-    (void)message;
-    (void)size;
+    if (config->block_k != 128 || (p->layout == TILEPACK_PROVE_ONE) != (p->e == 1) ||
+        (p->layout == TILEPACK_PROVE_CONTIGUOUS && (p->m % 128 || config->block_m != 128))) {
+        snprintf(message, size, "no configuration of DeepGEMM for these rows");
+        return 1;
+    }
     return run(p, sets, count, rounds, launches, microseconds, fp8_sum);
+}
+
+static int can_run_fp8(const struct tp_sched_config *config, const problem *p, char *message,
+                       size_t size)
+{
+    (void)config;
+    if (p->n % 8 == 0)
+        return 0;
+    snprintf(message, size, "the kernel wants n %% 8 == 0, and it is %llu",
+             (unsigned long long)p->n);
+    return 1;
 }
 
 static int takes(const problem *p, char *message, size_t size)
@@ -145,8 +165,6 @@ static int takes(const problem *p, char *message, size_t size)
 static const struct tilepack_prove_kernel kernels[] = {
     {"Kernel_128x16_2x1x1_Coop", GROUPED, 128, 16, 2, 1, takes, run_w4a8},
     {"128x16_1x1x1", DENSE, 128, 16, 1, 1, takes, run_w4a8},
-    {"128x128_1x1_Coop", TILEPACK_PROVE_FP8_BLOCK, 128, 128, 1, 1, takes, run_fp8},
-    {"64x128_1x1_Ping", TILEPACK_PROVE_FP8_BLOCK, 128, 64, 1, 1, takes, run_fp8},
     {"Kernel_256x16_1x1x1_Coop", GROUPED, 256, 16, 1, 1, takes, run_best},
     {"Kernel_128x256_2x1x1_Coop", GROUPED, 128, 256, 2, 1, takes, run_w4a8},
     {"128x256_1x1x1", DENSE, 128, 256, 1, 1, takes, run_w4a8},
@@ -209,12 +227,15 @@ const struct tilepack_prove_plugin *tilepack_prove_plugin(void)
 {
     static struct tilepack_prove_plugin plugin = {
         .abi = TILEPACK_PROVE_ABI, .kernels = KERNELS, .kernel = table, .built = "nothing",
+        .fp8_can_run = can_run_fp8, .fp8_run = run_fp8,
         .open = open_device, .close = close_device, .alloc = take, .release = free,
         .upload = move, .download = move, .copy = move, .fill = fill, .compare = compare};
     for (int i = 0; i < KERNELS; i++)
         table[i] = &kernels[i];
     if (is("few"))
-        plugin.kernels = 3;
+        plugin.kernels = 2;
+    if (is("fp8"))
+        plugin.kernels = 0;
     if (is("abi"))
         plugin.abi++;
     return &plugin;

@@ -13,6 +13,7 @@
 #include "pack/prove/prove_rows.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -146,31 +147,27 @@ static int takes(const struct tilepack_prove_problem *problem, char *message, si
 static const struct tilepack_prove_kernel kernels[] = {
     {"Kernel_128x256_2x1x1_Coop", TILEPACK_PROVE_W4A8_GROUPED, 128, 256, 2, 1, takes, NULL},
     {"Kernel_256x64_1x1x1_Coop", TILEPACK_PROVE_W4A8_GROUPED, 256, 64, 1, 1, takes, NULL},
-    {"64x128_1x1_Ping", TILEPACK_PROVE_FP8_BLOCK, 128, 64, 1, 1, takes, NULL},
-    {"128x128_1x2_Coop", TILEPACK_PROVE_FP8_BLOCK, 128, 128, 2, 1, takes, NULL},
 };
-static const struct tilepack_prove_kernel *const table[] = {&kernels[0], &kernels[1], &kernels[2],
-                                                            &kernels[3]};
+static const struct tilepack_prove_kernel *const table[] = {&kernels[0], &kernels[1]};
 
 static const char *nearest(uint32_t kind, struct tilepack_prove_problem problem,
                            char predicted[TP_PROVE_NAME])
 {
-    const struct tilepack_prove_plugin plugin = {.kernels = 4, .kernel = table};
+    const struct tilepack_prove_plugin plugin = {.kernels = 2, .kernel = table};
     struct tp_prove_prediction prediction;
     struct tp_err err = {0};
-    assert_int_equal(tp_prove_predict(kind, &problem, 132, &prediction, &err), TP_OK);
+    uint32_t i;
+    assert_int_equal(tp_prove_predict(kind, &problem, 132, 1, &prediction, &err), TP_OK);
     strcpy(predicted, prediction.name);
-    const struct tilepack_prove_kernel *kernel =
-        tp_prove_nearest(&plugin, kind, &problem, &prediction);
-    return kernel ? kernel->name : NULL;
+    return tp_prove_nearest(&plugin, kind, &problem, &prediction, &i) ? kernels[i].name : NULL;
 }
 
-static void predictions_find_kernels(void **state)
+static void predictions_find_schedules(void **state)
 {
     (void)state;
     char name[TP_PROVE_NAME];
-    const uint32_t grouped = TILEPACK_PROVE_W4A8_GROUPED, fp8 = TILEPACK_PROVE_FP8_BLOCK;
-    struct tilepack_prove_problem p = {8, 4096, 7168, 64};
+    const uint32_t grouped = TILEPACK_PROVE_W4A8_GROUPED;
+    struct tilepack_prove_problem p = {.e = 8, .n = 4096, .k = 7168, .m = 64};
     assert_string_equal(nearest(grouped, p, name), "Kernel_256x64_1x1x1_Coop");
     assert_string_equal(name, "Kernel_256x64_1x1x1_Coop");
     p.m = 4096;
@@ -178,14 +175,67 @@ static void predictions_find_kernels(void **state)
     p.m = 1; /* not built: a narrow tile is nearer than a wide one */
     assert_string_equal(nearest(grouped, p, name), "Kernel_256x64_1x1x1_Coop");
     assert_string_equal(name, "Kernel_128x16_2x1x1_Coop");
+    p.n = 4100;
+    assert_null(nearest(grouped, p, name));
+    p.n = 4096;
     p.e = 1;
-    assert_string_equal(nearest(fp8, p, name), "64x128_1x1_Ping");
-    p.m = 4096;
-    assert_string_equal(nearest(fp8, p, name), "128x128_1x2_Coop");
-    assert_string_equal(name, "256x128_1x2");
     assert_null(nearest(TILEPACK_PROVE_W4A8_DENSE, p, name));
-    p.n = 4097;
-    assert_null(nearest(fp8, p, name));
+}
+
+static int any_config(const struct tp_sched_config *config,
+                      const struct tilepack_prove_problem *problem, char *message, size_t size)
+{
+    (void)config;
+    snprintf(message, size, "n is odd");
+    return problem->n % 2 != 0;
+}
+
+/* The very configuration that schedule plans, for rows that lie as the planner was told. */
+static void fp8_runs_what_is_planned(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t e, m;
+        uint32_t layout;
+        const char *name;
+        uint64_t stages;
+    } rows[] = {
+        {1, 64, TILEPACK_PROVE_ONE, "64x32_1x1", 16},
+        {1, 4096, TILEPACK_PROVE_ONE, "256x128_1x2", 3},
+        {8, 256, TILEPACK_PROVE_CONTIGUOUS, "128x192_2x1", 4},
+        {8, 192, TILEPACK_PROVE_MASKED, "128x192_2x1", 4},
+        {8, 16, TILEPACK_PROVE_MASKED, "64x128_2x1", 8},
+    };
+    const struct tilepack_prove_plugin plugin = {.fp8_can_run = any_config};
+    const uint32_t fp8 = TILEPACK_PROVE_FP8_BLOCK;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct tp_err err = {0};
+        struct tp_prove_prediction prediction;
+        struct tp_prove_kernel kernel;
+        struct tilepack_prove_problem p =
+            tp_prove_problem_of(fp8, (struct tp_box3){rows[i].e, 4096, 7168}, rows[i].m);
+        assert_int_equal(p.layout, rows[i].layout);
+        assert_int_equal(tp_prove_predict(fp8, &p, 132, 8, &prediction, &err), TP_OK);
+        assert_int_equal(tp_prove_fp8(&plugin, &p, &prediction, 0, &kernel, &err), TP_OK);
+        assert_string_equal(kernel.name, rows[i].name);
+        assert_string_equal(prediction.name, rows[i].name);
+        assert_int_equal(kernel.config.stages, rows[i].stages);
+        assert_null(kernel.built);
+        struct tp_prove_kernel other = kernel;
+        assert_true(tp_prove_same(&kernel, &other));
+        other.layout++;
+        assert_false(tp_prove_same(&kernel, &other));
+        assert_int_equal(tp_prove_fp8(&plugin, &p, &prediction, 9, &other, &err),
+                         TP_E_UNSUPPORTED);
+        p.n = 4097;
+        err = (struct tp_err){0};
+        assert_int_equal(tp_prove_fp8(&plugin, &p, &prediction, 0, &other, &err),
+                         TP_E_UNSUPPORTED);
+        assert_string_equal(err.what, "n is odd");
+    }
+    assert_int_equal(tp_prove_problem_of(TILEPACK_PROVE_W4A8_GROUPED,
+                                         (struct tp_box3){8, 64, 128}, 128).layout,
+                     TILEPACK_PROVE_ONE);
 }
 
 int main(void)
@@ -196,7 +246,8 @@ int main(void)
         cmocka_unit_test(units_are_an_identity),
         cmocka_unit_test(references_are_sums),
         cmocka_unit_test(the_bound_is_tight_enough),
-        cmocka_unit_test(predictions_find_kernels),
+        cmocka_unit_test(predictions_find_schedules),
+        cmocka_unit_test(fp8_runs_what_is_planned),
     };
     return cmocka_run_group_tests_name("prove", tests, NULL, NULL);
 }

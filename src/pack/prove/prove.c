@@ -19,6 +19,8 @@ typedef unsigned long long ull;
 
 enum {
     UNIT_ROWS = 2048,  /* unit vectors of one launch */
+    UNIT_BYTES = 512 << 20, /* that they may take, or GROUP_ROWS of each expert */
+    GROUP_ROWS = 128,
     ROUNDS = 9,        /* of which the median is the time */
     ROUND_US = 2000,   /* about so long */
     MOST_LAUNCHES = 200,
@@ -45,10 +47,14 @@ static enum tp_code check(struct work *w, int status, struct tp_err *err)
     return tp_prover_check(status, w->message, err);
 }
 
-static struct tilepack_prove_problem problem_of(const struct work *w, uint64_t m)
+/* The layout is the kernel's, whatever m would give by itself. */
+static struct tilepack_prove_problem problem_of(const struct work *w,
+                                                const struct tp_prove_kernel *kernel, uint64_t m)
 {
-    struct tp_box3 box = w->result->box;
-    return (struct tilepack_prove_problem){box.e, box.n, box.k, m};
+    struct tilepack_prove_problem problem =
+        tp_prove_problem_of(w->result->kind, w->result->box, m);
+    problem.layout = kernel->layout;
+    return problem;
 }
 
 static uint64_t scale_blocks(const struct work *w)
@@ -60,6 +66,15 @@ static uint64_t scale_blocks(const struct work *w)
 static uint64_t scale_rows(const struct work *w, uint64_t m)
 {
     return w->reference.blocks ? tp_round_up(m, 4) : m;
+}
+
+/* Where a row's scale is: blocks of one expert after the other, or of all their rows together. */
+static uint64_t scale_at(const struct work *w, uint32_t layout, uint64_t m, uint64_t e,
+                         uint64_t block, uint64_t row)
+{
+    if (layout == TILEPACK_PROVE_CONTIGUOUS)
+        return (block * w->result->box.e + e) * m + row;
+    return (e * scale_blocks(w) + block) * scale_rows(w, m) + row;
 }
 
 static uint64_t scale_bytes(const struct work *w, uint64_t experts, uint64_t m)
@@ -122,16 +137,13 @@ static enum tp_code poison(struct work *w, uint64_t m, struct tp_err *err)
                                             MESSAGE), err);
 }
 
-static enum tp_code run_once(struct work *w, const struct tilepack_prove_kernel *kernel,
-                             uint64_t m, struct tp_err *err)
+static enum tp_code run_once(struct work *w, const struct tp_prove_kernel *kernel, uint64_t m,
+                             struct tp_err *err)
 {
-    struct tilepack_prove_problem problem = problem_of(w, m);
+    struct tilepack_prove_problem problem = problem_of(w, kernel, m);
+    struct tp_prove_launches once = {0};
     enum tp_code code = poison(w, m, err);
-    if (code == TP_OK &&
-        (code = check(w, kernel->run(&problem, w->sets, 1, 0, 0, NULL, w->message, MESSAGE), err)))
-        tp_err_hint(err, "the kernel was %s, with %llu rows for each expert", kernel->name,
-                    (ull)m);
-    return code;
+    return code ? code : tp_prove_run_kernel(w->prover, kernel, &problem, w->sets, 1, once, err);
 }
 
 /* ---- unit vectors --------------------------------------------------------------- */
@@ -144,9 +156,10 @@ static double bf16_at(struct work *w, const void *memory, uint64_t at, struct tp
     return (double)tp_bf16_to_f32(half);
 }
 
-/* The results of `m` unit vectors, from column `first` on, against the decoded weights. */
-static enum tp_code compare_units(struct work *w, const struct tilepack_prove_kernel *kernel,
-                                  uint64_t first, uint64_t m, struct tp_err *err)
+/* The results of `count` unit vectors, from column `first` on, against the decoded weights. Each
+ * expert has m rows. */
+static enum tp_code compare_units(struct work *w, const struct tp_prove_kernel *kernel,
+                                  uint64_t first, uint64_t count, uint64_t m, struct tp_err *err)
 {
     struct tp_box3 box = w->result->box;
     enum tp_code code = TP_OK;
@@ -154,7 +167,7 @@ static enum tp_code compare_units(struct work *w, const struct tilepack_prove_ke
         uint64_t differing = 0, at = 0;
         uint64_t expected = (e * box.k + first) * box.n, got = e * m * box.n;
         code = check(w, w->prover->plugin->compare((const char *)w->weight.expected + 2 * expected,
-                                                   (const char *)w->out + 2 * got, m * box.n,
+                                                   (const char *)w->out + 2 * got, count * box.n,
                                                    &differing, &at, w->message, MESSAGE), err);
         if (code || !differing)
             continue;
@@ -168,23 +181,47 @@ static enum tp_code compare_units(struct work *w, const struct tilepack_prove_ke
     return code;
 }
 
-static enum tp_code prove_units(struct work *w, const struct tilepack_prove_kernel *kernel,
+/* Unit vectors of one launch: the FP8 GEMM reads rows of each expert. */
+static uint64_t unit_rows(const struct work *w)
+{
+    struct tp_box3 box = w->result->box;
+    uint64_t fit = UNIT_BYTES / (box.e * box.k) / GROUP_ROWS * GROUP_ROWS;
+    return w->reference.blocks ? tp_min_u64(UNIT_ROWS, tp_max_u64(fit, GROUP_ROWS)) : UNIT_ROWS;
+}
+
+/* Unit vectors from `first` on as rows of all experts; rows of zeros fill the last block. */
+static enum tp_code send_units(struct work *w, uint64_t first, uint64_t count, uint64_t m,
+                               struct tp_err *err)
+{
+    uint64_t k = w->result->box.k, experts = w->reference.blocks ? w->result->box.e : 1;
+    enum tp_code code = rows_room(w, experts, m, err);
+    if (code)
+        return code;
+    float *ones = w->scales.data;
+    for (uint64_t i = 0; i < scale_bytes(w, experts, m) / sizeof *ones; i++)
+        ones[i] = 1;
+    for (uint64_t e = 0; e < experts; e++) {
+        uint8_t *rows = (uint8_t *)w->host.data + e * m * k;
+        tp_prove_units(first, count, k, rows);
+        memset(rows + count * k, 0, (m - count) * k);
+    }
+    return rows_send(w, experts, m, err);
+}
+
+static enum tp_code prove_units(struct work *w, const struct tp_prove_kernel *kernel,
                                 struct tp_err *err)
 {
-    uint64_t k = w->result->box.k;
+    uint64_t k = w->result->box.k, rows = unit_rows(w);
+    bool whole = kernel->layout == TILEPACK_PROVE_CONTIGUOUS;
     enum tp_code code = TP_OK;
     for (uint64_t first = 0; first < k && code == TP_OK && !w->result->wrong.kernel;
-         first += UNIT_ROWS) {
-        uint64_t m = tp_min_u64(UNIT_ROWS, k - first);
-        if ((code = stopped(w, err)) || (code = rows_room(w, 1, m, err)))
+         first += rows) {
+        uint64_t count = tp_min_u64(rows, k - first);
+        uint64_t m = whole ? tp_round_up(count, GROUP_ROWS) : count;
+        if ((code = stopped(w, err)) || (code = send_units(w, first, count, m, err)))
             return code;
-        float *ones = w->scales.data;
-        for (uint64_t i = 0; i < scale_bytes(w, 1, m) / sizeof *ones; i++)
-            ones[i] = 1;
-        tp_prove_units(first, m, k, w->host.data);
-        code = rows_send(w, 1, m, err);
-        if (code == TP_OK && (code = run_once(w, kernel, m, err)) == TP_OK)
-            code = compare_units(w, kernel, first, m, err);
+        if ((code = run_once(w, kernel, m, err)) == TP_OK)
+            code = compare_units(w, kernel, first, count, m, err);
     }
     return code;
 }
@@ -194,7 +231,8 @@ static enum tp_code prove_units(struct work *w, const struct tilepack_prove_kern
 static enum tp_code random_rows(struct work *w, uint64_t m, struct tp_err *err)
 {
     struct tp_box3 box = w->result->box;
-    uint64_t blocks = scale_blocks(w), stride = scale_rows(w, m);
+    uint64_t blocks = scale_blocks(w);
+    uint32_t layout = tp_prove_problem_of(w->result->kind, box, m).layout;
     enum tp_code code = rows_room(w, box.e, m, err);
     if (code)
         return code;
@@ -205,7 +243,7 @@ static enum tp_code random_rows(struct work *w, uint64_t m, struct tp_err *err)
         for (uint64_t row = 0; row < m; row++) {
             tp_prove_row(e, row, box.k, codes + (e * m + row) * box.k);
             for (uint64_t b = 0; b < blocks; b++)
-                scales[(e * blocks + b) * stride + row] = tp_prove_row_scale(e, row, b);
+                scales[scale_at(w, layout, m, e, b, row)] = tp_prove_row_scale(e, row, b);
         }
     return rows_send(w, box.e, m, err);
 }
@@ -228,7 +266,7 @@ static void judge_row(struct work *w, struct tp_prove_run *run, uint64_t m, uint
         if (share <= 1 && !isnan(out))
             continue;
         if (!wrong->kernel)
-            *wrong = (struct tp_prove_wrong){.kernel = run->kernel->name, .e = e, .n = i,
+            *wrong = (struct tp_prove_wrong){.kernel = run->kernel.name, .e = e, .n = i,
                                              .row = w->reference.row[lane], .m = m,
                                              .expected = value, .got = out, .bound = bound};
         wrong->count++;
@@ -266,17 +304,17 @@ static int ascending(const void *a, const void *b)
 static enum tp_code measure(struct work *w, struct tp_prove_run *run, uint64_t m,
                             struct tp_err *err)
 {
-    struct tilepack_prove_problem problem = problem_of(w, m);
+    struct tilepack_prove_problem problem = problem_of(w, &run->kernel, m);
     double us[ROUNDS] = {0};
-    uint32_t launches = 4;
-    enum tp_code code = check(w, run->kernel->run(&problem, w->sets, w->set_count, 1, launches, us,
-                                                  w->message, MESSAGE), err);
+    struct tp_prove_launches l = {1, 4, us};
+    enum tp_code code = tp_prove_run_kernel(w->prover, &run->kernel, &problem, w->sets,
+                                            w->set_count, l, err);
     if (code)
         return code;
     double wanted = us[0] > 0 ? ROUND_US / us[0] : MOST_LAUNCHES;
-    launches = wanted < 2 ? 2 : wanted > MOST_LAUNCHES ? MOST_LAUNCHES : (uint32_t)wanted;
-    code = check(w, run->kernel->run(&problem, w->sets, w->set_count, ROUNDS, launches, us,
-                                     w->message, MESSAGE), err);
+    l.rounds = ROUNDS;
+    l.launches = wanted < 2 ? 2 : wanted > MOST_LAUNCHES ? MOST_LAUNCHES : (uint32_t)wanted;
+    code = tp_prove_run_kernel(w->prover, &run->kernel, &problem, w->sets, w->set_count, l, err);
     qsort(us, ROUNDS, sizeof *us, ascending);
     run->microseconds = us[ROUNDS / 2];
     return code;
@@ -287,7 +325,7 @@ static enum tp_code prove_case(struct work *w, struct tp_prove_case *c, struct t
     enum tp_code code = random_rows(w, c->m, err);
     for (size_t i = 0; i < c->count && code == TP_OK && !w->result->wrong.kernel; i++) {
         struct tp_prove_run *run = &c->runs[i];
-        if ((code = stopped(w, err)) || (code = run_once(w, run->kernel, c->m, err)) ||
+        if ((code = stopped(w, err)) || (code = run_once(w, &run->kernel, c->m, err)) ||
             (code = judge(w, run, c->m, err)) || w->result->wrong.kernel)
             break;
         code = measure(w, run, c->m, err);
@@ -299,14 +337,48 @@ static enum tp_code prove_case(struct work *w, struct tp_prove_case *c, struct t
 
 /* ---- what is to be done -------------------------------------------------------------- */
 
-/* Predicted first; with --tune every other one of the plug-in that takes the problem. */
-static enum tp_code choose(struct work *w, struct tp_prove_case *c, struct tp_err *err)
+/* The configurations of the FP8 GEMM: the planner's first, which must run, and with --tune what it
+ * would take next. */
+static enum tp_code choose_fp8(struct work *w, const struct tilepack_prove_problem *problem,
+                               struct tp_prove_case *c, struct tp_err *err)
 {
     const struct tilepack_prove_plugin *plugin = w->prover->plugin;
-    struct tilepack_prove_problem problem = problem_of(w, c->m);
+    enum tp_code code =
+        tp_prove_fp8(plugin, problem, &c->prediction, 0, &c->runs[c->count++].kernel, err);
+    for (size_t i = 1; code == TP_OK && i < c->prediction.plan.count; i++) {
+        struct tp_err refused = {0};
+        if (tp_prove_fp8(plugin, problem, &c->prediction, i, &c->runs[c->count].kernel,
+                         &refused) == TP_OK)
+            c->count++;
+    }
+    return code;
+}
+
+/* The schedules that were built: the predicted one or the nearest, and with --tune every other one
+ * that takes the problem. */
+static enum tp_code choose_built(struct work *w, const struct tilepack_prove_problem *problem,
+                                 struct tp_prove_case *c, struct tp_err *err)
+{
+    const struct tilepack_prove_plugin *plugin = w->prover->plugin;
+    uint32_t kind = w->result->kind, first;
+    if (!tp_prove_nearest(plugin, kind, problem, &c->prediction, &first)) {
+        tp_err_hint(err, "'make prove SCHEDULES=all' builds every kernel");
+        return tp_fail(err, TP_E_UNSUPPORTED, "the plug-in has no kernel for it");
+    }
+    tp_prove_built(plugin, first, &c->runs[c->count++].kernel);
+    for (uint32_t i = 0; w->options->all && i < plugin->kernels; i++)
+        if (i != first && tp_prove_takes(plugin, i, kind, problem))
+            tp_prove_built(plugin, i, &c->runs[c->count++].kernel);
+    return TP_OK;
+}
+
+static enum tp_code choose(struct work *w, struct tp_prove_case *c, struct tp_err *err)
+{
     uint32_t kind = w->result->kind;
-    enum tp_code code = tp_prove_predict(kind, &problem, w->prover->device.sms, &c->prediction,
-                                         err);
+    struct tilepack_prove_problem problem = tp_prove_problem_of(kind, w->result->box, c->m);
+    size_t want = w->options->all ? TP_SCHED_RANKED : 1;
+    enum tp_code code = tp_prove_predict(kind, &problem, w->prover->device.sms, want,
+                                         &c->prediction, err);
     if (code)
         return code;
     if (w->prover->gpu)
@@ -314,20 +386,11 @@ static enum tp_code choose(struct work *w, struct tp_prove_case *c, struct tp_er
                           w->prover->gpu->fp8_flops, &c->cost);
     else
         tp_sched_roofline(&c->prediction.problem, INFINITY, INFINITY, &c->cost);
-    c->runs = tp_os_zalloc(plugin->kernels + 1, sizeof *c->runs, err);
+    c->runs = tp_os_zalloc(w->prover->plugin->kernels + TP_SCHED_RANKED, sizeof *c->runs, err);
     if (!c->runs)
         return TP_E_MEMORY;
-    const struct tilepack_prove_kernel *first =
-        tp_prove_nearest(plugin, kind, &problem, &c->prediction);
-    if (!first) {
-        tp_err_hint(err, "'make prove SCHEDULES=all' builds every kernel");
-        return tp_fail(err, TP_E_UNSUPPORTED, "the plug-in has no kernel for it");
-    }
-    c->runs[c->count++].kernel = first;
-    for (uint32_t i = 0; w->options->all && i < plugin->kernels; i++)
-        if (plugin->kernel[i] != first && tp_prove_takes(plugin, i, kind, &problem))
-            c->runs[c->count++].kernel = plugin->kernel[i];
-    return TP_OK;
+    return kind == TILEPACK_PROVE_FP8_BLOCK ? choose_fp8(w, &problem, c, err)
+                                            : choose_built(w, &problem, c, err);
 }
 
 /* Rows of X whose results are compared: the first one, and the last of each case. */
@@ -387,22 +450,28 @@ static void close_work(struct work *w)
     tp_buffer_free(&w->got);
 }
 
+/* Whether a run before this one, of any case, was of the same kernel. */
+static bool was_used(const struct tp_prove_result *r, size_t at_case, size_t at_run)
+{
+    const struct tp_prove_kernel *kernel = &r->cases[at_case].runs[at_run].kernel;
+    for (size_t c = 0; c <= at_case; c++)
+        for (size_t i = 0; i < (c == at_case ? at_run : r->cases[c].count); i++)
+            if (tp_prove_same(&r->cases[c].runs[i].kernel, kernel))
+                return true;
+    return false;
+}
+
 /* Every kernel of any case once. */
 static enum tp_code all_units(struct work *w, struct tp_err *err)
 {
-    const struct tilepack_prove_plugin *plugin = w->prover->plugin;
     struct tp_prove_result *r = w->result;
     enum tp_code code = TP_OK;
-    for (uint32_t i = 0; i < plugin->kernels && code == TP_OK && !r->wrong.kernel; i++) {
-        bool used = false;
-        for (size_t c = 0; c < r->case_count; c++)
-            for (size_t j = 0; j < r->cases[c].count; j++)
-                used |= r->cases[c].runs[j].kernel == plugin->kernel[i];
-        if (!used)
-            continue;
-        code = prove_units(w, plugin->kernel[i], err);
-        r->kernels++;
-    }
+    for (size_t c = 0; c < r->case_count; c++)
+        for (size_t i = 0; i < r->cases[c].count && code == TP_OK && !r->wrong.kernel; i++)
+            if (!was_used(r, c, i)) {
+                code = prove_units(w, &r->cases[c].runs[i].kernel, err);
+                r->kernels++;
+            }
     if (!r->wrong.kernel)
         r->exact = r->box.e * r->box.n * r->box.k;
     return code;

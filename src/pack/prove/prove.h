@@ -26,7 +26,7 @@ struct tp_prove_wrong {
 
 /* One kernel with so many rows. */
 struct tp_prove_run {
-    const struct tilepack_prove_kernel *kernel;
+    struct tp_prove_kernel kernel;
     double microseconds;
     double bound_share; /* largest error over its bound: at most 1 when right */
     double relative;    /* ||error|| / ||expected|| */
@@ -54,7 +54,8 @@ struct tp_prove_result {
 struct tp_prove_options {
     uint64_t m[TP_PROVE_M];
     size_t m_count;
-    bool all;         /* every schedule that the plug-in has, not the predicted ones alone */
+    bool all;         /* every schedule of the plug-in, or the planner's first ones, not the
+                         predicted one alone */
     /* What must come out is what the weight of that name holds there, in any form; NULL: what
      * the proven one decodes to. */
     const struct tp_checkpoint *other;

@@ -26,7 +26,8 @@ void tp_prover_close(struct tp_prover *prover); /* legal on {0} and twice */
 /* Fresh memory of the device; NULL + TP_E_MEMORY. */
 void *tp_prover_alloc(const struct tp_prover *prover, uint64_t bytes, struct tp_err *err);
 
-/* What the plug-in answered, as an error: TP_OK when `status` is 0. */
+/* What the plug-in answered, as an error: TP_OK when `status` is 0, TP_E_UNSUPPORTED when it is
+ * that, TP_E_MEMORY for all else. */
 enum tp_code tp_prover_check(int status, const char *message, struct tp_err *err);
 
 #endif
