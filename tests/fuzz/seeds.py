@@ -998,6 +998,8 @@ def conversions():
         data = read("p/model.safetensors")
         meta = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])["__metadata__"]
         seed("descriptor", name, meta["tilepack.descriptors"] + "\0" + meta["tilepack.units"])
+        seed("unknown", name, meta["tilepack.descriptors"].replace('"format":"', '"format":"zz-')
+             + "\0" + meta["tilepack.units"])
         if name == "w4a8-cutlass":
             seed("manifest", "plain", read("p/tilepack.json"))
             seed("zst", "none", data[:64])

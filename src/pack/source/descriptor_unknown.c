@@ -6,36 +6,21 @@
 #include "kernels/op/codec.h"
 #include "kernels/op/traits.h"
 #include "kernels/op/word_bits.h"
-#include "pack/format/format_parse.h"
 #include "pack/format/format_rule.h"
 #include "pack/format/format_words.h"
 #include "pack/os/os.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-struct tp_unknown {
-    struct tp_format format;
-    struct tp_unknown *next;
-};
-
-void tp_unknown_close(struct tp_unknown *first)
-{
-    while (first) {
-        struct tp_unknown *next = first->next;
-        tp_format_close(&first->format);
-        free(first);
-        first = next;
-    }
-}
 
 /* ---- errors -------------------------------------------------------------- */
 
+static const char hint_damaged[] =
+    "its __metadata__ is damaged or was edited: get the file again, or convert the source anew";
+
 static enum tp_code bad(struct tp_err *err, const char *what)
 {
-    tp_err_hint(err, "its __metadata__ is damaged or was edited: get the file again, or convert "
-                     "the source anew");
+    tp_err_hint(err, hint_damaged);
     return tp_fail(err, TP_E_INPUT, "stored descriptor: %s", what);
 }
 
@@ -128,12 +113,7 @@ static enum tp_code read_layout(const json_t *json, struct tp_op_out *out, struc
             code = tp_fail(err, TP_E_INPUT, "stored descriptor: a layout is not of numbers");
     if (!code)
         code = tp_layout_eval(expr, (struct tp_box3){1, 1, 1}, 1, &layout, err);
-    if (!code)
-        code = tp_layout_check(&layout, err);
-    if (code)
-        tp_err_hint(err, "its __metadata__ is damaged or was edited: get the file again, or "
-                         "convert the source anew");
-    return code;
+    return code ? code : tp_layout_check(&layout, err);
 }
 
 static enum tp_code read_word_bits(const json_t *list, struct tp_op_out *out, struct tp_err *err)
@@ -443,8 +423,11 @@ enum tp_code tp_descriptor_unknown(const json_t *json, struct tp_weights *weight
         format->op.table[i] = i;
     enum tp_code code = read_facts(json, format, form, err);
     if (code || (code = read_outputs(json, format, err)) ||
-        (code = check_sizes(&format->op, form->box, err)))
+        (code = check_sizes(&format->op, form->box, err))) {
+        if (err && !err->hint[0])
+            tp_err_hint(err, hint_damaged);
         return code;
+    }
     form->format = format;
     form->op = format->op;
     return TP_OK;

@@ -20,7 +20,4 @@ enum tp_code tp_descriptor_unknown(const json_t *json, struct tp_weights *weight
 bool tp_unknown_output_fits(const struct tp_weight_form *form, uint32_t i, enum tp_dtype dtype,
                             uint64_t bytes);
 
-struct tp_unknown; /* a format, and the next one */
-void tp_unknown_close(struct tp_unknown *first);
-
 #endif

@@ -1,8 +1,8 @@
 /* A list of weights. Invariant: a form stays where it is until the list is closed. */
 #include "pack/source/weight_list.h"
 
+#include "pack/format/format_parse.h"
 #include "pack/os/os.h"
-#include "pack/source/descriptor_unknown.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +25,11 @@ void tp_weights_close(struct tp_weights *weights)
     if (weights->forms)
         tp_shared_close(weights->forms);
     free(weights->forms);
-    tp_unknown_close(weights->unknown);
+    while (weights->unknown) {
+        struct tp_unknown *item = weights->unknown;
+        weights->unknown = item->next;
+        tp_format_close(&item->format);
+        free(item);
+    }
     memset(weights, 0, sizeof *weights);
 }

@@ -7,6 +7,12 @@
 #include "pack/os/store.h"
 #include "pack/source/weight.h"
 
+/* A format that was made of a stored descriptor (descriptor_unknown.h). */
+struct tp_unknown {
+    struct tp_format format;
+    struct tp_unknown *next;
+};
+
 struct tp_weights {
     struct tp_weight *items; /* in the order of the checkpoint's data */
     size_t count, capacity;
@@ -17,7 +23,7 @@ struct tp_weights {
     uint32_t *other;         /* tensors that are no weight: 1-D, integers, ... */
     size_t other_count;
     bool takes_unknown;      /* descriptors of formats that are not known may be read */
-    struct tp_unknown *unknown; /* what was made of those (descriptor_unknown.h) */
+    struct tp_unknown *unknown; /* what was made of those */
     struct tp_model_facts facts; /* of the model that they are of */
 };
 
