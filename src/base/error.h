@@ -14,11 +14,13 @@
 enum tp_code {
     TP_OK = 0,
     TP_E_DIFF = 1,        /* verify or diff found a difference */
-    TP_E_USAGE = 2,       /* wrong command line, or output in the way */
+    TP_E_USAGE = 2,       /* wrong command line, or a place that no output can have */
     TP_E_INPUT = 3,       /* an input file is not what it claims to be */
     TP_E_UNSUPPORTED = 4, /* valid input that this version does not convert */
     TP_E_IO = 5,          /* the operating system refused */
     TP_E_MEMORY = 6,      /* out of memory, or the device failed */
+    TP_E_EXISTS = 7,      /* the output is there, and is not this one */
+    TP_E_LOCKED = 8,      /* another process writes it */
     TP_E_INTERRUPT = 130, /* SIGINT */
     TP_E_TERMINATE = 143, /* SIGTERM */
 };
@@ -29,6 +31,7 @@ struct tp_err {
     int sys;            /* errno, or 0 */
     bool of_format;     /* the data is sound: the format that was asked for cannot hold it */
     uint64_t offset;    /* byte offset in `path` + 1; 0 = none */
+    const char *reason; /* of TP_E_EXISTS: why it is not this one, a word for programs; or NULL */
     char path[1024];    /* file concerned, or "" */
     char tensor[512];   /* tensor concerned, or "" */
     char what[1024];    /* what is wrong, and why */

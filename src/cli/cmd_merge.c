@@ -13,10 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int print_result(const struct tp_options *o, const char *output, bool already_done,
-                        const struct tp_convert_result *result, unsigned parts)
+static int print_result(const struct tp_options *o, const char *output,
+                        const struct tp_parts *all, const struct tp_convert_result *result)
 {
     char out[TP_HUMAN];
+    bool already_done = all->already_done || result->already_done;
+    unsigned parts = all->count ? all->items[0].share.count : 0;
     if (o->json)
         return tp_json_print(json_pack("{s:o,s:b,s:I,s:I,s:I}", "output",
                                        tp_json_text(output), "already_done", already_done,
@@ -36,16 +38,24 @@ static enum tp_code merge(const struct tp_options *o, const struct tp_parts *par
                           const char *output, struct tp_convert_result *result,
                           struct tp_err *err)
 {
-    struct tp_convert_options options = {.force = o->force, .run = {.jobs = o->jobs},
-                                         .errors = tp_estimate_card};
+    struct tp_convert_options options = {
+        .force = o->force, .errors = tp_estimate_card,
+        .run = {.jobs = o->jobs, .memory = o->max_memory, .stop = tp_catch_signals()}};
     struct tp_request request;
     struct tp_source source;
     struct tp_plan plan;
-    const char *path = o->source ? o->source : parts->source;
-    enum tp_code code = tp_request_parse(parts->request, &request, err);
+    const char *path = o->source ? o->source : parts->items[0].source;
+    if (!*path) {
+        tp_err_hint(err, "--source names the source");
+        return tp_fail(err, TP_E_USAGE, "the parts do not say where their source is, as its path "
+                       "is not UTF-8");
+    }
+    enum tp_code code = tp_request_parse(parts->items[0].request, &request, err);
     if (code)
         return code;
-    if ((code = tp_source_open_as(path, tp_source_flags(o), &request.models, &source, err)) == TP_OK) {
+    options.run.keep_nonfinite = request.keep_nonfinite;
+    code = tp_source_open_as(path, tp_source_flags(o), &request.models, &source, err);
+    if (code == TP_OK) {
         if (o->importance)
             code = tp_request_importance(&request, o->importance, err);
         if (code == TP_OK &&
@@ -55,6 +65,9 @@ static enum tp_code merge(const struct tp_options *o, const struct tp_parts *par
             code = tp_merge(&plan, &request, parts, output, &options, result, err);
             if (result->unlocked)
                 tp_warn_unlocked(output);
+            if (code == TP_OK && !result->already_done && result->resumed < result->shards)
+                tp_warn("%s: %zu of %zu shards were not what the parts had written: they have been "
+                        "made again", output, result->shards - result->resumed, result->shards);
             tp_plan_close(&plan);
         }
         tp_source_close(&source);
@@ -73,13 +86,13 @@ int tp_cmd_merge(const struct tp_options *o)
     struct tp_convert_result result = {0};
     int status;
     char *output = tp_output_path(o->arg.item[0], &err);
-    tp_limit_memory(o); /* notes are not trusted */
-    if (!output || tp_parts_read(output, o->force, &parts, &err))
+    tp_limit_memory(o); /* parts are not trusted */
+    if (!output || tp_parts_read(output, &parts, &err))
         status = tp_report_error(&err);
     else if (!parts.already_done && merge(o, &parts, output, &result, &err))
         status = tp_report_error(&err);
     else
-        status = print_result(o, output, parts.already_done, &result, parts.count);
+        status = print_result(o, output, &parts, &result);
     tp_parts_close(&parts);
     free(output);
     return status;

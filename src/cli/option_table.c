@@ -135,8 +135,8 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
     [TP_CMD_MERGE] = {
         "merge", "DST [options]",
         "finish a conversion done in parts by several machines",
-        "Checks that every part of DST is there, proves each by its hash, then writes index, "
-        "config and manifest. The result equals that of one machine byte for byte.",
+        "Checks that every part of DST is complete, proves its shards by their hashes, then writes "
+        "index, config and manifest. The result equals that of one machine byte for byte.",
         "tilepack convert SRC -o DST --to w4a8-cutlass --part 1/4   # and 2/4, 3/4, 4/4\n"
         "tilepack merge DST\n",
         {{"DST", TP_COMPLETE_PATH, NULL}}, 1, 1, false, NULL},

@@ -118,6 +118,8 @@ static const char *code_name(enum tp_code code)
     case TP_E_UNSUPPORTED: return "unsupported";
     case TP_E_IO: return "io";
     case TP_E_MEMORY: return "memory";
+    case TP_E_EXISTS: return "exists";
+    case TP_E_LOCKED: return "locked";
     case TP_E_INTERRUPT: return "interrupted";
     case TP_E_TERMINATE: return "terminated";
     }
@@ -162,6 +164,8 @@ static int error_json(const struct tp_err *err)
     json_t *error = json_object(), *object = json_object();
     tp_json_set(error, "code", json_integer(err->code));
     tp_json_set(error, "kind", json_string(code_name(err->code)));
+    if (err->reason)
+        tp_json_set(error, "reason", json_string(err->reason));
     tp_json_set(error, "message", tp_json_text(err->what));
     if (err->path[0])
         tp_json_set(error, "path", tp_json_text(err->path));

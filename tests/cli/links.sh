@@ -49,8 +49,15 @@ victim
 ln -s folder "$work/dst.partial"
 fails "an unfinished directory that is a link" 2 "a link is in its place" convert model dst
 fails "the same, with --force" 2 "a link is in its place" convert model dst --force
-fails "the same, for a part" 2 "a link is in its place" convert model dst --part 1/2
+check "a part" convert model dst --part 1/1
 fails "the same, for a merge" 2 "a link is in its place" "$TILEPACK" merge "$work/dst"
+rm -r "$work/dst.part-1-of-1"
+ln -s folder "$work/dst.part-1-of-1.partial"
+fails "the same, for a part" 2 "a link is in its place" convert model dst --part 1/1
+ln -s folder "$work/dst.part-1-of-1"
+fails "a part that is a link" 2 "a link is in its place" convert model dst --part 1/1
+fails "and is merged" 2 "a link is in its place" "$TILEPACK" merge "$work/dst"
+rm "$work/dst.part-1-of-1" "$work/dst.part-1-of-1.partial"
 unharmed "unfinished directory"
 
 # What an interrupted run left is swept, and written anew: never through a link.
@@ -71,18 +78,24 @@ fails "--force does not look behind a link" 2 "'code'" convert model dst --force
 unharmed "--force"
 
 victim
-mkdir "$work/dst.partial"
-for name in .tilepack-plan.1-of-2.new "$shard" "$shard.zst"; do
-    ln -s ../victim "$work/dst.partial/$name"
+mkdir "$work/dst.part-1-of-2.partial"
+for name in tilepack-part.json "$shard" "$shard.zst"; do
+    ln -s ../victim "$work/dst.part-1-of-2.partial/$name"
 done
-: >"$work/dst.partial/.tilepack-journal.1-of-2"
+: >"$work/dst.part-1-of-2.partial/.tilepack-journal"
 check "links where a part writes" convert model dst --part 1/2
 unharmed "part"
 victim
-mkdir "$work/dst.partial"
-ln -s ../victim "$work/dst.partial/.tilepack-plan.1-of-2"
-fails "a part's note that is a link" 2 "a link is in its place" convert model dst --part 2/2
-unharmed "note"
+ln -sf ../victim "$work/dst.part-1-of-2/model.safetensors"
+answers "a link in a part is not what was written" 0 "1 of 1 shards were not what" \
+    "$TILEPACK" merge "$work/dst"
+unharmed "shard of a part"
+victim
+check "a part" convert model dst --part 1/2
+ln -sf ../victim "$work/dst.part-1-of-2/tilepack-part.json"
+fails "what a part says of itself, by a link" 2 "a link is in its place" "$TILEPACK" merge "$work/dst"
+unharmed "file of a part"
+rm -r "$work/dst.part-1-of-2"
 
 # ---- a link that comes while the program works
 
@@ -164,7 +177,12 @@ if [ "$(id -u)" = 0 ]; then
     chown 65534 "$work/dst.partial"
     fails "an unfinished directory of another user" 2 "belongs to another user" convert model dst
     fails "also with --force" 2 "belongs to another user" convert model dst --force
-    fails "also for a part" 2 "belongs to another user" convert model dst --part 1/2
+    mkdir "$work/dst2.part-1-of-1" "$work/dst3.part-1-of-1.partial"
+    : >"$work/dst2.part-1-of-1/notes"
+    chown 65534 "$work/dst2.part-1-of-1" "$work/dst3.part-1-of-1.partial"
+    fails "also for a part" 2 "belongs to another user" convert model dst2 --part 1/1
+    fails "and for an unfinished one" 2 "belongs to another user" convert model dst3 --part 1/1
+    fails "and for a merge" 2 "belongs to another user" "$TILEPACK" merge "$work/dst2"
     : >"$work/.dst.safetensors.tilepack.partial"
     chown 65534 "$work/.dst.safetensors.tilepack.partial"
     fails "an unfinished file of another user" 2 "belongs to another user" "$@"
@@ -325,7 +343,7 @@ if [ "$(id -u)" = 0 ]; then # of a group that the output is not of
     check "is for its owner" test "$(stat -c %a "$work/dst" "$work/dst/config.json" | xargs)" = \
         "700 644"
     check "and parts" convert private parted --part 1/1
-    check "of which it is made" test "$(stat -c %a "$work/parted.partial")" = 700
+    check "of which it is made" test "$(stat -c %a "$work/parted.part-1-of-1")" = 700
     check "and a single file" convert private whole.safetensors --force
     check "of it" test "$(stat -c %a "$work/whole.safetensors")" = 600
     mkdir "$work/shared"
@@ -344,17 +362,20 @@ chmod 700 "$work/narrowed"
 check "that is private since" "$TILEPACK" merge "$work/pieces" -q
 check "gives what is" test "$(stat -c %a "$work/pieces")" = 700
 chmod 755 "$work/narrowed"
-check "and a run that goes on" convert narrowed others --part 1/1
+mkdir "$work/others.part-1-of-1.partial"
+: >"$work/others.part-1-of-1.partial/.tilepack-journal"
+chmod 755 "$work/others.part-1-of-1.partial"
 chmod 700 "$work/narrowed"
-check "over what is there" convert narrowed others --part 1/1
-check "as well" test "$(stat -c %a "$work/others.partial")" = 700
+check "and a part that goes on" convert narrowed others --part 1/1
+check "as well" test "$(stat -c %a "$work/others.part-1-of-1")" = 700
 mkdir "$work/mine.partial"
 echo mine >"$work/mine.partial/notes"
 chmod 755 "$work/mine.partial"
 fails "a folder of somebody's under that name" 2 "not of tilepack" convert narrowed mine
 check "keeps its rights" test "$(stat -c %a "$work/mine.partial")" = 755
+mv "$work/mine.partial" "$work/mine.part-1-of-1.partial"
 fails "nor is it a part's" 2 "not of tilepack" convert narrowed mine --part 1/1
-check "which leaves it, too" test "$(stat -c %a "$work/mine.partial")" = 755
+check "which leaves it, too" test "$(stat -c %a "$work/mine.part-1-of-1.partial")" = 755
 chmod 755 "$work/narrowed"
 
 # Pages of a closed directory are outside of it.

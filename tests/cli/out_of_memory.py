@@ -121,13 +121,15 @@ class Command:
     def run(self, point=None, count=None, onward=False):
         """(exit status, stdout, stderr, what was written); `onward`: all calls from there fail"""
         partial = self.out + ".partial"
-        for name in (self.out, partial):
+        parts = [f"{self.out}.part-{i}-of-2" for i in (1, 2)]
+        for name in (self.out, partial, *parts, *(part + ".partial" for part in parts)):
             shutil.rmtree(name, ignore_errors=True)
         for page in self.pages:
             if os.path.exists(page):
                 os.unlink(page)
         if self.argv[0] == "merge":
-            shutil.copytree(os.path.join(self.work, "parts.partial"), partial)
+            for part in parts:
+                shutil.copytree(os.path.join(self.work, "parts" + part[len(self.out):]), part)
         env = {**os.environ, "LD_PRELOAD": self.shim, "TILEPACK_JOBS": "1"}
         if point:
             env["MALLOC_FAILS_AT"] = str(point)
@@ -139,7 +141,7 @@ class Command:
                               stdin=subprocess.DEVNULL, timeout=60, check=False)
         written = None
         if done.returncode in (0, 1):
-            written = [digest(path) for path in (self.out, partial, *self.pages)]
+            written = [digest(path) for path in (*self.pages, self.out, partial, *parts)]
         return (done.returncode, *(self.nameless(timeless(text))
                                    for text in (done.stdout, done.stderr)), written)
 
@@ -169,7 +171,7 @@ def judge(command, whole, got):
         if "--json" in command.argv and not whole_json(got[1]):
             return f"status 6 and no JSON value as a whole, {len(got[1])} bytes: {got[1][-300:]!r}"
         if any(digest(page) not in (None, right)
-               for page, right in zip(command.pages, whole[3][2:])):
+               for page, right in zip(command.pages, whole[3])):
             return "status 6 and another page"
         said = re.search(rb"^tilepack( \w+|: error): .*(out of|no|allocate|enough) memory", got[2], re.M)
         return None if said else f"status 6 without its sentence: {got[2][:300]!r}"

@@ -494,7 +494,7 @@ def output_is_mounted_from_the_same_disk():
 @case("output-partial-is-a-mount-point")
 def output_partial_is_a_mount_point():
     one_shard()
-    return Command((*CONVERT_DIR, "--part", "1/1"), after=small_disk(4096, "out.partial"))
+    return Command((*CONVERT_DIR, "--part", "1/1"), after=small_disk(4096, "out.part-1-of-1.partial"))
 
 
 @case("disk-full-for-a-file")

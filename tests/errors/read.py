@@ -51,21 +51,16 @@ on_file("zstd-level-unknown", "convert", "in.safetensors", "-o", "x", "--to", "w
         "--zstd=30")
 
 
-def note(name, key, value):
-    """merge of a part whose note says something else."""
-    @case(name)
-    def build():
-        one_shard(linear())
-        tool.run("convert", "src", "-o", "out", "--to", "w4a8-ct", "--part", "1/1", "--quiet")
-        path = "out.partial/.tilepack-plan.1-of-1"
-        with open(path, encoding="utf-8") as f:
-            changed = json.load(f)
-        changed[key] = value
-        raw(path, json.dumps(changed).encode())
-        return "merge", "out"
-
-
-note("note-of-another-compression", "zstd", -1)
+@case("part-of-another-compression")
+def part_of_another_compression():
+    one_shard(linear())
+    tool.run("convert", "src", "-o", "out", "--to", "w4a8-ct", "--part", "1/1", "--quiet")
+    path = "out.part-1-of-1/tilepack-part.json"
+    with open(path, encoding="utf-8") as f:
+        changed = json.load(f)
+    changed["zstd"] = -1
+    raw(path, json.dumps(changed).encode())
+    return "merge", "out"
 
 
 def edited(name, change, *argv, to="w4a8-cutlass"):

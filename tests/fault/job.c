@@ -201,7 +201,7 @@ static enum tp_code run_parts(const struct tp_plan *plan, const struct tp_reques
     for (unsigned part = 1; part <= 2 && code == TP_OK; part++)
         code = tp_convert_part(plan, request, output, (struct tp_share){part, 2}, options, &result,
                                err);
-    if (code == TP_OK && (code = tp_parts_read(output, options->force, &parts, err)) == TP_OK &&
+    if (code == TP_OK && (code = tp_parts_read(output, &parts, err)) == TP_OK &&
         !parts.already_done)
         code = tp_merge(plan, request, &parts, output, options, &result, err);
     tp_parts_close(&parts);

@@ -244,15 +244,30 @@ void power_fsync(int fd)
         add_event(SYNC, node_of_fd[fd]);
 }
 
-/* Both names are in one directory, as all of tilepack's are. */
+/* From one directory to another: either may be on the disk before the other. */
+static void move(int from, const char *from_name, int to, const char *to_name)
+{
+    int node = now[from].items[find(&now[from], from_name)].node;
+    struct event *event = add_event(ADD, to);
+    event->name = must(strdup(to_name));
+    event->child = node;
+    add_event(DROP, from)->name = must(strdup(from_name));
+    drop(&now[from], from_name);
+    set(&now[to], to_name, node);
+}
+
 void power_rename(const char *from, const char *to, bool exchange)
 {
     int a, b;
     const char *from_name, *to_name;
     if (!locate(from, &a, &from_name) || !locate(to, &b, &to_name))
         return;
-    if (a != b)
+    if (a != b && exchange)
         abort();
+    if (a != b) {
+        move(a, from_name, b, to_name);
+        return;
+    }
     struct event *event = add_event(exchange ? EXCHANGE : MOVE, a);
     event->name = must(strdup(from_name));
     event->other = must(strdup(to_name));

@@ -60,7 +60,7 @@ static void start(void)
 static void add_and_reopen(struct tp_journal *journal, bool zstd)
 {
     struct tp_err err = {0};
-    const struct tp_journal_work work = {.plan = &plan, .zstd = zstd};
+    const struct tp_journal_work work = {.plan = &plan, .source = hashes[0], .zstd = zstd};
     struct tp_read_sum sum = {.source = 0, .sum = {1, UINT64_MAX}};
     const struct tp_read_list read = {&sum, 1, true};
     bool foreign;
@@ -82,7 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!*fuzz_path)
         start();
     fuzz_write(TP_JOURNAL_NAME, data + (size > 0), size - (size > 0));
-    const struct tp_journal_work work = {&plan, NULL, "tilepack x", zstd};
+    const struct tp_journal_work work = {&plan, hashes[0], "tilepack x", zstd};
     enum tp_code code = tp_journal_open(AT_FDCWD, ".", TP_JOURNAL_NAME, &work, &journal, &foreign,
                                         &err);
     must(code == err.code && code == TP_OK);
@@ -90,7 +90,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int f = 0; f < 2; f++) {
         done += journal.done[f];
         must(!journal.done[f] || memcmp(journal.hash[f], hashes[f], TP_HASH_BYTES) == 0);
-        must(!(journal.done[f] && journal.lost[f]));
     }
     must(done == journal.done_count && (!foreign || !done));
     if (foreign)

@@ -1,4 +1,4 @@
-/* Fuzz target: `merge` on what parts left, notes, journals and shards (command.h has the
+/* Fuzz target: `merge` on what parts left, what they say of themselves and shards (command.h has the
  * input's form).
  *
  * Beyond not crashing: what it publishes, `verify` finds right; where it fails, nothing is

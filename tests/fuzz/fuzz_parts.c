@@ -1,24 +1,11 @@
-/* Fuzz target: notes of parts, as they lie in an unfinished output; a NUL stands between
- * them, and between a note's name and its text.
+/* Fuzz target: the file of a part, what it says of itself.
  *
- * Beyond not crashing: what is accepted has a source and a request, whatever is in it.
- * Build: make fuzz.
+ * Beyond not crashing: what is accepted has a request, whatever is in it, and names of shards that
+ * stay in their directory. Build: make fuzz.
  */
 #include "folder.h"
 
-#include "pack/commit/parts_notes.h"
-
-#include <ctype.h>
-#include <stdbool.h>
-
-static bool is_plain(const char *name)
-{
-    if (!*name || strlen(name) > 60 || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-        return false;
-    while (isalnum((unsigned char)*name) || *name == '.' || *name == '-')
-        name++;
-    return !*name;
-}
+#include "pack/commit/part_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -28,26 +15,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!*fuzz_path)
         fuzz_enter();
     fuzz_empty();
-    mkdir("out.partial", 0777);
-    char *text = calloc(1, size + 2), *at = text;
-    must(text != NULL);
-    memcpy(text, data, size);
-    while (at < text + size) {
-        char *note = at + strlen(at) + 1, path[100];
-        if (!is_plain(at) || note > text + size)
-            break;
-        snprintf(path, sizeof path, "out.partial/%s", at);
-        fuzz_write(path, note, strlen(note));
-        at = note + strlen(note) + 1;
-    }
-    enum tp_code code = tp_parts_read("out", true, &parts, &err);
+    mkdir("out.part-1-of-2", 0777);
+    fuzz_write("out.part-1-of-2/" TP_PART_FILE, data, size);
+    enum tp_code code = tp_parts_read("out", &parts, &err);
     must(code == err.code && (!code || (err.what[0] && err.path[0])));
-    if (!code) {
-        must(parts.source && parts.request && parts.count >= 1);
-        if (tp_request_parse(parts.request, &request, &err) == TP_OK)
-            tp_request_close(&request);
-        tp_parts_close(&parts);
-    }
-    free(text);
+    if (code)
+        return 0;
+    must(parts.count == 1 && parts.items[0].share.count == 2 && parts.items[0].source);
+    for (size_t i = 0; i < parts.items[0].file_count; i++)
+        must(!strchr(parts.items[0].files[i].name, '/') && parts.items[0].files[i].name[0] != '.');
+    if (tp_request_parse(parts.items[0].request, &request, &err) == TP_OK)
+        tp_request_close(&request);
+    tp_parts_close(&parts);
     return 0;
 }

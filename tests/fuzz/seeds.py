@@ -2,7 +2,7 @@
 """Writes the seeds of the fuzz targets: seeds.py PROGRAM CORPUS.
 
 Files `seed-*` in CORPUS/TARGET; the other files there were found by fuzzing. They hold what
-this version writes, so run it again when formats, notes or journals change.
+this version writes, so run it again when formats, parts or journals change.
 """
 import glob
 import json
@@ -1030,19 +1030,17 @@ def conversions():
     write("src/config.json", CONFIG)
     options = ["--to", "w4a8-ct", "--shard-size", "1kB", "--quiet", "-j", "1"]
     for name, more in (("plain", []), ("zstd", ["--zstd"]), ("digest", ["--digest", "sha256"])):
-        shutil.rmtree("out.partial", ignore_errors=True)
         for part in ("1/2", "2/2"):
             run("convert", "src", "-o", "out", *options, *more, "--part", part)
-        for note in glob.glob("out.partial/.tilepack-plan*"):
-            text = json.loads(read(note))
+        for path in glob.glob("out.part-*/tilepack-part.json"):
+            text = json.loads(read(path))
             text["source"] = "src"
-            write(note, json.dumps(text, indent=1))
-        files = tree("src", "out.partial")
+            write(path, json.dumps(text, indent=1))
+        files = tree("src", "out.part-1-of-2", "out.part-2-of-2")
         seed("merge", name, bundle("", **files))
-        notes = [(os.path.basename(p), read(p)) for p in sorted(files) if "tilepack-plan" in p]
-        seed("parts", name, b"".join(n.encode() + b"\0" + t + b"\0" for n, t in notes))
+        seed("parts", name, files["out.part-1-of-2/tilepack-part.json"])
         if name == "plain":
-            several(files, notes)
+            several(files)
         if name == "plain":
             run("merge", "out", "--quiet")
             done = tree("out")
@@ -1050,39 +1048,36 @@ def conversions():
             del done[next(path for path in done if path.endswith("config.json"))]
             seed("merge", name + "-lost", bundle("", **done))
             shutil.rmtree("out")
+        for part in glob.glob("out.part-*"):
+            shutil.rmtree(part)
 
 
-def several(files, notes):
+def several(files):
     """Parts that are missing, mixed, lost, or of another plan."""
     first = {k: v for k, v in files.items() if "2-of-2" not in k}
     seed("merge", "half", bundle("", **first))
-    seed("merge", "no-notes", bundle("", **{k: v for k, v in files.items() if "plan" not in k}))
-    seed("merge", "whole-journal", bundle("", **{"out.partial/.tilepack-journal": "x"}))
+    seed("merge", "unsaid", bundle("", **{k: v for k, v in files.items() if "2-of-2/t" not in k}))
+    seed("merge", "interrupted", bundle("", **files, **{"out.partial/.tilepack-journal": "x"}))
     lost = {
-        k: v[:-1] + b"x" if k.endswith(".safetensors") and "partial" in k else v
+        k: v[:-1] + b"x" if k.endswith(".safetensors") and "part-" in k else v
         for k, v in files.items()
     }
     seed("merge", "lost", bundle("", **lost))
-    other = {k: v.replace(b"tilepack-journal 1 ", b"tilepack-journal z ") for k, v in files.items()}
-    seed("merge", "foreign", bundle("", **other))
     moved = dict(files, **{"src/config.json": "{}", "src/model.safetensors": shard(*PLAIN)})
     seed("merge", "source", bundle("", **moved))
-    seed(
-        "merge", "done",
-        bundle("",
-               **{"out/tilepack.json": read("d/tilepack.json"), "out/.tilepack-plan.1-of-2": "x"}))
+    seed("merge", "done", bundle("", **{"out/tilepack.json": read("d/tilepack.json")}))
     seed("merge", "nothing", bundle("", x="y"))
-    (name_1, text), (name_2, _) = notes
-    for i, (key, value) in enumerate((("zstd", 3), ("plan", "0" * 32), ("request", {}),
-                                      ("tilepack_part", 2), ("source", "elsewhere"))):
-        changed = json.dumps(dict(json.loads(text), **{key: value})).encode()
-        both = {**files, "out.partial/" + name_2: changed}
-        seed("merge", f"note-{i}", bundle("", **both))
-        seed("parts", f"note-{i}",
-             name_1.encode() + b"\0" + text + b"\0" + name_2.encode() + b"\0" + changed)
-    seed("parts", "counts", name_1.encode() + b"\0" + text + b"\0.tilepack-plan.3-of-4\0" + text)
-    seed("parts", "names", b".tilepack-plan.3-of-2\0x\0.tilepack-journal\0y")
-    seed("parts", "broken", name_1.encode() + b"\0{")
+    path = "out.part-2-of-2/tilepack-part.json"
+    own = json.loads(files[path])
+    for i, (key, value) in enumerate((
+        ("zstd", 3), ("plan", "0" * 32), ("request", {}), ("tilepack_part", 3),
+        ("source", "elsewhere"), ("source_id", 5), ("files", []), ("files", {}),
+        ("files", own["files"][::-1]), ("files", [dict(own["files"][0], name="../a")]),
+        ("files", [dict(own["files"][0], size=-1)]), ("files", [dict(own["files"][0], xxh3="0")]))):
+        changed = json.dumps(dict(own, **{key: value}))
+        seed("merge", f"part-{i}", bundle("", **{**files, path: changed}))
+        seed("parts", f"part-{i}", changed)
+    seed("parts", "broken", "{")
     seed("parts", "none", b"")
 
 

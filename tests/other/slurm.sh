@@ -157,7 +157,7 @@ shift
 "$program" "$@" -j 1 &
 pid=$!
 trap 'kill -TERM $pid; kill -CONT $pid; wait $pid; exit $?' TERM
-journal=$DST.partial/.tilepack-journal.$SLURM_ARRAY_TASK_ID-of-4
+journal=$DST.part-$SLURM_ARRAY_TASK_ID-of-4.partial/.tilepack-journal
 while kill -0 $pid 2>/dev/null && ! grep -q model- "$journal" 2>/dev/null; do :; done
 kill -STOP $pid
 echo $pid >"$PIDS/pid.$SLURM_ARRAY_TASK_ID"
@@ -178,7 +178,7 @@ array=$(echo "$jobs" | cut -d' ' -f2)
 merge=$(echo "$jobs" | cut -d' ' -f4)
 TILEPACK=$TILEPACK_ARRAY
 
-journal() { echo "$work/data/four.partial/.tilepack-journal.$1-of-4"; }
+journal() { echo "$work/data/four.part-$1-of-4.partial/.tilepack-journal"; }
 shards() { grep -c model- "$(journal "$1")"; }
 field() { scontrol show job "$1" 2>/dev/null | tr ' ' '\n' | sed -n "s/^$2=//p"; }
 wait_for 120 test -s "$work/run/pid.3" || fail "task 3 did not begin"

@@ -10,7 +10,7 @@
 
 #include "pack/commit/commit.h"
 #include "pack/commit/manifest_note.h"
-#include "pack/commit/parts_notes.h"
+#include "pack/commit/part_file.h"
 #include "pack/file/own_hash.h"
 #include "pack/os/os.h"
 
@@ -581,11 +581,12 @@ static void a_note_goes_into_a_long_manifest(void **state)
 }
 
 /* It holds the request, which may be longer than the longest recipe. */
-static void a_long_note_of_a_part_is_read(void **state)
+static void a_long_file_of_a_part_is_read(void **state)
 {
-    static const char begin[] = "{\"tilepack_part\":1,\"plan\":\"" TP_OWN_ZEROS "\","
-                                "\"source\":\"s\",\"zstd\":0,\"request\":{";
-    struct tp_parts parts;
+    static const char begin[] = "{\"tilepack_part\":2,\"plan\":\"" TP_OWN_ZEROS "\","
+                                "\"source\":\"s\",\"source_id\":\"" TP_OWN_ZEROS "\","
+                                "\"zstd\":0,\"files\":[],\"request\":{";
+    struct tp_done_part part;
     struct tp_err err = {0};
     size_t size = 17 << 20;
     char *text = malloc(size);
@@ -596,14 +597,12 @@ static void a_long_note_of_a_part_is_read(void **state)
     memset(text, ' ', size);
     memcpy(text, begin, strlen(begin));
     memcpy(text + size - 2, "}}", 2);
-    snprintf(path, sizeof path, "%s/note", world.root);
+    snprintf(path, sizeof path, "%s/" TP_PART_FILE, world.root);
     write_text(path, text, size);
     free(text);
-    int dir = open(world.root, O_RDONLY | O_DIRECTORY);
-    assert_int_equal(tp_part_read(dir, world.root, "note", &parts, &err), TP_OK);
-    assert_string_equal(parts.source, "s");
-    tp_parts_close(&parts);
-    close(dir);
+    assert_int_equal(tp_part_read(world.root, &part, &err), TP_OK);
+    assert_string_equal(part.source, "s");
+    tp_part_close(&part);
     end_world();
 }
 
@@ -884,7 +883,7 @@ int main(void)
         cmocka_unit_test(what_two_runs_replaced_is_named),
         cmocka_unit_test(a_long_journal_is_read_again),
         cmocka_unit_test(a_note_goes_into_a_long_manifest),
-        cmocka_unit_test(a_long_note_of_a_part_is_read),
+        cmocka_unit_test(a_long_file_of_a_part_is_read),
         cmocka_unit_test(an_unfinished_name_that_cannot_be_read),
         cmocka_unit_test(a_file_whose_name_is_not_durable_is_said_to_be_complete),
         cmocka_unit_test(a_mount_point_is_refused),

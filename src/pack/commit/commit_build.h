@@ -33,22 +33,15 @@ struct tp_commit {
     pthread_mutex_t lock; /* of the journal */
     struct tp_manifest_file *files;
     size_t file_count;
+    const bool *others; /* of a part, per plan file: those of other parts; or NULL */
+    enum tp_code (*take)(struct tp_commit *c);  /* takes over shards that are made, or NULL */
+    enum tp_code (*texts)(struct tp_commit *c); /* NULL: tp_commit_write_texts() */
     struct tp_err *err;
 };
 
 /* commit_directory.c */
-/* Says, to whoever wants to know, that `count` shards (`of` so many) are there already. */
-void tp_commit_tell_resumed(const struct tp_commit *c, const bool *done, size_t count, size_t of);
-/* Runs the plan into shards of the partial directory, less those that `skip` names,
- * and enters each in the journal. */
-enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip);
-/* Removes from the partial directory what is neither a journal nor a shard that
- * c->journal.done names; tp_commit_check_begun() comes before it. */
-enum tp_code tp_commit_sweep(struct tp_commit *c);
 /* The whole of it for a directory: partial directory, journal, shards, finish. */
 enum tp_code tp_commit_directory(struct tp_commit *c, struct tp_convert_result *result);
-/* With all shards there and c->journal.hash filled in: small files, manifest, rename. */
-enum tp_code tp_commit_finish(struct tp_commit *c);
 
 /* commit_output.c */
 enum tp_code tp_commit_paths(struct tp_commit *c); /* sets partial and parent, once */
@@ -102,8 +95,7 @@ enum tp_code tp_commit_empty(int dir, const char *path, const char *keep, struct
 /* Removes the directory NAME of `dir` (AT_FDCWD: of any path). */
 enum tp_code tp_commit_remove_directory(int dir, const char *name, const char *path,
                                         struct tp_err *err);
-/* Removes journals and what belongs to parts from an output, which is open as `dir`; -1: it is where
- * its name leads. */
+/* Removes the journal from an output, which is open as `dir`; -1: it is where its name leads. */
 enum tp_code tp_commit_end_journals(int dir, const char *output, struct tp_err *err);
 /* After the rename: the commit is made durable, and only then the journal goes, as without it the
  * directory under its old name would be a stranger's. For the same reason it goes after the old
@@ -134,9 +126,10 @@ enum tp_code tp_commit_check_inputs(const struct tp_commit *c, const char *path)
  * were changed last. Of copies it differs. */
 enum tp_code tp_commit_source_id(const struct tp_commit *c, uint8_t hash[TP_HASH_BYTES]);
 
-/* commit_done.c: the output is complete and of this very plan, no shard of the source is newer, a sample of them gives the bytes that are stored, and the other files are those that
- * would be written. What cannot be looked at (tp_err_unread()) is false, and becomes the error, as
- * above; it takes no more memory than the run. */
+/* commit_done.c: the output is complete and of this very plan, no shard of the source is newer, a
+ * sample of them gives the bytes that are stored, and the other files are those that would be
+ * written. What cannot be looked at (tp_err_unread()) is false, and becomes the error, as above; it
+ * takes no more memory than the run. */
 bool tp_commit_is_done(const struct tp_commit *c);
 
 /* commit_same.c */
@@ -164,11 +157,11 @@ bool tp_commit_is_usual(const char *name);
 enum tp_code tp_commit_check_begun(const struct tp_plan *plan, const char *path, bool forced,
                                    struct tp_err *err);
 bool tp_commit_is_source(const struct tp_plan *plan, const struct stat *st);
-/* Journals and what belongs to parts: names that a finished output does not keep. */
-#define TP_PART_NAME ".tilepack-plan"
+/* A journal, which a finished output does not keep. */
 bool tp_commit_is_own(const char *name);
+#define TP_PART_FILE "tilepack-part.json" /* in the directory of a part */
 bool tp_commit_is_mark(const char *name); /* a file by which a checkpoint is known */
-/* Whether journals lie there, or what belongs to parts. *err: as tp_commit_is_empty(). */
+/* Whether a journal lies there. *err: as tp_commit_is_empty(). */
 bool tp_commit_holds_own(const char *path, struct tp_err *err);
 
 /* commit_files.c. The list of files has room for all that these add. */

@@ -52,15 +52,6 @@ static enum tp_code partial_in_the_way(struct tp_commit *c, const char *what)
     return tp_fail(c->err, TP_E_USAGE, "%s", what);
 }
 
-/* Why a directory without a journal is in the way. */
-static const char *stranger(const char *partial, struct tp_err *err)
-{
-    return tp_commit_holds_own(partial, err)
-               ? "parts of a conversion (--part) are here"
-               : "this directory is not of tilepack, but has the name under which the "
-                 "unfinished output would be written";
-}
-
 /* What the output replaced comes to lie here, too, but then the output has its journal until that
  * is gone: publish(). */
 enum tp_code tp_commit_check_unfinished(const struct tp_commit *c)
@@ -84,8 +75,10 @@ static enum tp_code make_room(struct tp_commit *c)
     enum tp_code code = tp_commit_check_unfinished(c);
     if (code)
         return code;
-    return c->options->force ? clear_partial(c)
-                             : partial_in_the_way(c, stranger(c->partial, c->err));
+    return c->options->force
+               ? clear_partial(c)
+               : partial_in_the_way(c, "this directory is not of tilepack, but has the name under "
+                                       "which the unfinished output would be written");
 }
 
 /* A directory that is not of this program has no journal, but other files. */
@@ -139,7 +132,7 @@ static bool is_shard(const struct sweep *s, const char *name)
 
 /* What an interrupted run left besides proven shards is made anew: the source may
  * have other small files by now. */
-enum tp_code tp_commit_sweep(struct tp_commit *c)
+static enum tp_code sweep(struct tp_commit *c)
 {
     const struct tp_plan *plan = c->plan;
     struct tp_os_list list = {0};
@@ -163,6 +156,8 @@ enum tp_code tp_commit_sweep(struct tp_commit *c)
 static enum tp_code own_command(const struct tp_commit *c, struct tp_text *text)
 {
     const struct tp_request *request = c->request;
+    if (c->others) /* the output has another name */
+        return TP_OK;
     enum tp_code code = tp_command_text(request, c->plan->ckpt->path, c->output, text, c->err);
     if (code == TP_OK && request->shard_size)
         code = tp_text_addf(text, c->err, " --shard-size %llu",
@@ -174,16 +169,19 @@ static enum tp_code own_command(const struct tp_commit *c, struct tp_text *text)
 }
 
 /* The journal is of another plan. Shards that it names were work; what a run left that
- * finished none is in nobody's way. */
+ * finished none is in nobody's way. A part may go on beside another copy of the source, on another
+ * machine: its own shards alone are made anew. */
 static enum tp_code start_over(struct tp_commit *c, const struct tp_journal_work *work)
 {
-    if (c->journal.names_shards && !c->options->force && c->journal.other_source) {
+    bool stops = c->journal.names_shards && !c->options->force &&
+                 !(c->others && c->journal.other_source);
+    if (stops && c->journal.other_source) {
         tp_err_path(c->err, c->partial);
         tp_err_hint(c->err, "--force starts over; or move this directory away to keep it");
         return tp_fail(c->err, TP_E_USAGE, "an interrupted run is here, and shards of the source "
                        "have changed since, or their permissions or links");
     }
-    if (c->journal.names_shards && !c->options->force) {
+    if (stops) {
         if (c->journal.command && may_replace(c))
             tp_err_hint(c->err, "finish what is there (%.800s) or move it away; --force replaces "
                                 "it", c->journal.command);
@@ -214,7 +212,7 @@ static enum tp_code open_partial(struct tp_commit *c)
     if (code == TP_OK && foreign)
         code = start_over(c, &work);
     tp_text_free(&command);
-    return code ? code : tp_commit_sweep(c);
+    return code ? code : sweep(c);
 }
 
 static enum tp_code shard_done(void *arg, uint32_t file, const uint8_t hash[TP_HASH_BYTES],
@@ -306,14 +304,15 @@ static enum tp_code publish(struct tp_commit *c)
     return tp_commit_end(c, exists);
 }
 
-void tp_commit_tell_resumed(const struct tp_commit *c, const bool *done, size_t count, size_t of)
+/* Says, to whoever wants to know, that `count` shards (`of` so many) are there already. */
+static void tell_resumed(const struct tp_commit *c, size_t count, size_t of)
 {
     if (count && c->options->resumed)
         c->options->resumed(c->options->run.progress_arg, count, of,
-                            tp_run_work(c->plan, done));
+                            tp_run_work(c->plan, c->journal.done));
 }
 
-enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip)
+static enum tp_code run_shards(struct tp_commit *c, const bool *skip)
 {
     struct tp_file_sink sink = {0};
     struct tp_run_options run = c->options->run;
@@ -346,12 +345,13 @@ enum tp_code tp_commit_run_shards(struct tp_commit *c, const bool *skip)
     return code;
 }
 
-enum tp_code tp_commit_finish(struct tp_commit *c)
+static enum tp_code finish(struct tp_commit *c)
 {
     enum tp_code code = tp_commit_room(c);
     for (size_t f = 0; f < c->plan->file_count && code == TP_OK; f++)
-        code = tp_commit_record_shard(c, (uint32_t)f);
-    if (code == TP_OK && (code = tp_commit_write_texts(c)) == TP_OK)
+        if (!c->others || !c->others[f])
+            code = tp_commit_record_shard(c, (uint32_t)f);
+    if (code == TP_OK && (code = c->texts ? c->texts(c) : tp_commit_write_texts(c)) == TP_OK)
         code = publish(c);
     return code;
 }
@@ -359,19 +359,23 @@ enum tp_code tp_commit_finish(struct tp_commit *c)
 /* The shards that the journal lacks, and the rest. */
 static enum tp_code complete(struct tp_commit *c, struct tp_convert_result *result)
 {
-    bool *skip = tp_os_zalloc(c->plan->file_count + 1, sizeof *skip, c->err);
-    if (!skip)
-        return TP_E_MEMORY;
+    const size_t count = c->plan->file_count;
+    bool *skip = tp_os_zalloc(count + 1, sizeof *skip, c->err);
+    enum tp_code code = !skip ? TP_E_MEMORY : c->take ? c->take(c) : TP_OK;
+    size_t own = 0;
     result->resumed = c->journal.done_count;
-    for (size_t f = 0; f < c->plan->file_count; f++)
-        skip[f] = c->journal.done[f];
-    enum tp_code code = tp_commit_check_space(c, c->partial, skip, true);
+    for (size_t f = 0; f < count && code == TP_OK; f++) {
+        own += !c->others || !c->others[f];
+        skip[f] = c->journal.done[f] || (c->others && c->others[f]);
+    }
+    if (code == TP_OK)
+        code = tp_commit_check_space(c, c->partial, skip, !c->others);
     if (code == TP_OK) {
-        tp_commit_tell_resumed(c, skip, result->resumed, c->plan->file_count);
-        code = tp_commit_run_shards(c, skip);
+        tell_resumed(c, result->resumed, own);
+        code = run_shards(c, skip);
     }
     free(skip);
-    return code ? code : tp_commit_finish(c);
+    return code ? code : finish(c);
 }
 
 enum tp_code tp_commit_directory(struct tp_commit *c, struct tp_convert_result *result)

@@ -1,5 +1,5 @@
-/* What is read must not be deleted or written over: the source, and the files that the request came from (a recipe, importance, a file of the model). And by what a
- * journal knows it.
+/* What is read must not be deleted or written over: the source, and the files that the request came
+ * from (a recipe, importance, a file of the model). And by what a journal knows it.
  *
  * Removes nothing. Invariant: an input is known by its path without links, so that one in a folder
  * of the place is found at any depth.

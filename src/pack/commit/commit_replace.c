@@ -9,7 +9,6 @@
 
 #include "base/suffix.h"
 #include "pack/commit/manifest_note.h"
-#include "pack/commit/parts_notes.h"
 #include "pack/os/below.h"
 #include "pack/source/header_bytes.h"
 #include "pack/source/index.h"
@@ -63,7 +62,7 @@ bool tp_commit_is_source(const struct tp_plan *plan, const struct stat *st)
 
 bool tp_commit_is_own(const char *name)
 {
-    return strcmp(name, TP_JOURNAL_NAME) == 0 || tp_part_owns(name);
+    return strcmp(name, TP_JOURNAL_NAME) == 0;
 }
 
 bool tp_commit_is_mark(const char *name)
@@ -323,7 +322,7 @@ static bool is_shard(const char *name)
 static bool is_of_begun(const struct place *place, const char *name)
 {
     static const char *const written[] = {TP_INDEX_NAME, TP_MANIFEST_NAME, TP_CARD_NAME,
-                                          "config.json"};
+                                          TP_PART_FILE, "config.json"};
     if (is_copy(place, name) || is_listed(place, name) || is_shard(name) || is_temporary(name) ||
         (place->forced && (tp_commit_is_mark(name) || tp_commit_is_usual(name))))
         return true;

@@ -60,10 +60,10 @@ static bool has_digits(const struct shard_file *shard, const uint8_t hash[TP_HAS
            memcmp(stored, digits, sizeof stored) == 0;
 }
 
-/* Whether the shard on disk is what the journal says; anything else is redone. What says
- * nothing of it, a lack of memory or that it cannot be read, is recorded. */
+/* Whether the shard on disk is what the journal says; anything else is redone. A lack of memory
+ * says nothing of it, and is the error. */
 static bool proven(int dir, const struct tp_plan_file *file, bool zstd,
-                   const uint8_t hash[TP_HASH_BYTES], struct tp_err *unread, struct tp_err *err)
+                   const uint8_t hash[TP_HASH_BYTES], struct tp_err *err)
 {
     uint8_t actual[TP_HASH_BYTES];
     struct stat st;
@@ -85,42 +85,62 @@ static bool proven(int dir, const struct tp_plan_file *file, bool zstd,
         tp_os.close(shard.fd);
     free(path);
     tp_err_memory(err, &seen);
-    if (tp_err_unread(&seen) && !unread->code)
-        *unread = seen;
     return good;
 }
 
-/* What stands behind a shard's hash; a line of 0.1.0 has nothing there. */
-static bool read_sums(const char *text, const char *end, uint32_t sources,
-                      struct tp_read_list *list, struct tp_err *err)
+enum tp_code tp_journal_prove(struct tp_journal *journal, int dir, const struct tp_plan *plan,
+                              uint32_t f, bool zstd, struct tp_err *err)
 {
-    const size_t digits = 2 * TP_SUM_BYTES;
-    size_t capacity = 0;
-    if (text == end)
-        return true;
-    if ((size_t)(end - text) < strlen(READ) || memcmp(text, READ, strlen(READ)) != 0)
+    journal->done[f] = proven(dir, &plan->files[f], zstd, journal->hash[f], err);
+    journal->done_count += journal->done[f];
+    return err->code;
+}
+
+enum tp_code tp_read_list_text(const struct tp_read_list *read, struct tp_text *text,
+                               struct tp_err *err)
+{
+    enum tp_code code = tp_text_add_word(text, READ, err);
+    for (size_t i = 0; i < read->count && code == TP_OK; i++) {
+        uint8_t bytes[TP_SUM_BYTES];
+        char digits[TP_HASH_TEXT];
+        tp_sum_bytes(&read->items[i].sum, bytes);
+        tp_hash_print(bytes, digits);
+        code = tp_text_addf(text, err, " %u:%s", (unsigned)read->items[i].source, digits);
+    }
+    return code;
+}
+
+bool tp_read_list_parse(const char *text, size_t size, struct tp_read_list *list,
+                        struct tp_err *err)
+{
+    const size_t digits = 2 * TP_SUM_BYTES, most = 10; /* of a number */
+    const char *end = text + size;
+    size_t room = 0;
+    if (size < strlen(READ) || memcmp(text, READ, strlen(READ)) != 0)
         return false;
     for (text += strlen(READ); text < end; text += digits) {
         uint8_t bytes[TP_SUM_BYTES];
-        uint32_t source = 0;
+        uint64_t source = 0;
+        const char *begin = text + 1;
         if (*text++ != ' ')
             return false;
-        for (; text < end && *text >= '0' && *text <= '9' && source < sources; text++)
-            source = source * 10 + (uint32_t)(*text - '0');
-        if ((size_t)(end - text) < 1 + digits || *text++ != ':' || source >= sources ||
-            !tp_hash_parse(text, digits, bytes))
+        for (; text < end && *text >= '0' && *text <= '9' && text - begin < (long)most; text++)
+            source = source * 10 + (uint64_t)(*text - '0');
+        if (text == begin || source > UINT32_MAX || (size_t)(end - text) < 1 + digits ||
+            *text++ != ':' || !tp_hash_parse(text, digits, bytes))
             return false;
         void *items = list->items;
-        if (tp_os_grow(&items, &capacity, list->count + 1, sizeof *list->items, err))
+        if (tp_os_grow(&items, &room, list->count + 1, sizeof *list->items, err))
             return false;
         list->items = items;
-        list->items[list->count++] = (struct tp_read_sum){source, tp_sum_of_bytes(bytes)};
+        list->items[list->count++] =
+            (struct tp_read_sum){(uint32_t)source, tp_sum_of_bytes(bytes)};
     }
     list->known = true;
     return true;
 }
 
-/* The last line of a shard counts; until they are proven, those that are named are lost. Shards
+/* The last line of a shard counts; those that are named are done until they are proven. Shards
  * end about in their order: the search begins with number *next, behind the one before. */
 static void read_line(const char *line, size_t size, const struct tp_plan *plan,
                       struct tp_journal *journal, size_t *next, struct tp_err *err)
@@ -130,8 +150,10 @@ static void read_line(const char *line, size_t size, const struct tp_plan *plan,
     struct tp_read_list read = {0};
     const char *space = memchr(line, ' ', size);
     size_t name_size = space ? (size_t)(space - line) : 0;
-    if (!space || size - name_size - 1 < digits || !tp_hash_parse(space + 1, digits, hash) ||
-        !read_sums(space + 1 + digits, line + size, (uint32_t)plan->ckpt->file_count, &read, err)) {
+    if (!space || size - name_size - 1 < digits || !tp_hash_parse(space + 1, digits, hash))
+        return;
+    size -= name_size + 1 + digits; /* what is left: nothing, in a line of 0.1.0 */
+    if (size && !tp_read_list_parse(space + 1 + digits, size, &read, err)) {
         free(read.items);
         return;
     }
@@ -140,7 +162,7 @@ static void read_line(const char *line, size_t size, const struct tp_plan *plan,
         const struct tp_plan_file *file = &plan->files[f];
         if (strlen(file->name) != name_size || memcmp(file->name, line, name_size) != 0)
             continue;
-        journal->lost[f] = true;
+        journal->done[f] = true;
         memcpy(journal->hash[f], hash, sizeof hash);
         free(journal->read[f].items);
         journal->read[f] = read;
@@ -150,19 +172,6 @@ static void read_line(const char *line, size_t size, const struct tp_plan *plan,
     free(read.items);
 }
 
-static void prove_all(struct tp_journal *journal, int dir, const struct tp_plan *plan, bool zstd,
-                      struct tp_err *err)
-{
-    for (size_t f = 0; f < plan->file_count; f++) {
-        if (!journal->lost[f])
-            continue;
-        journal->done[f] = proven(dir, &plan->files[f], zstd, journal->hash[f],
-                                  &journal->unread, err);
-        journal->lost[f] = !journal->done[f];
-        journal->done_count += journal->done[f];
-    }
-}
-
 /* All that stands before the lines of shards. */
 static enum tp_code head_text(const struct tp_journal_work *work, struct tp_text *text,
                               struct tp_err *err)
@@ -170,7 +179,7 @@ static enum tp_code head_text(const struct tp_journal_work *work, struct tp_text
     char hash[TP_HASH_TEXT];
     tp_hash_print(work->plan->hash, hash);
     enum tp_code code = tp_text_addf(text, err, "%s%s\n", magics[work->zstd], hash);
-    if (code == TP_OK && work->source) {
+    if (code == TP_OK) {
         tp_hash_print(work->source, hash);
         code = tp_text_addf(text, err, SOURCE "%s\n", hash);
     }
@@ -202,7 +211,7 @@ static const char *read_source(const char *line, const char *end, const uint8_t 
     uint8_t stored[TP_HASH_BYTES];
     bool says = (size_t)(end - line) >= size && memcmp(line, SOURCE, begin) == 0 &&
                 line[size - 1] == '\n' && tp_hash_parse(line + begin, TP_HASH_TEXT - 1, stored);
-    *same = !source || !says || memcmp(stored, source, sizeof stored) == 0;
+    *same = !says || memcmp(stored, source, sizeof stored) == 0;
     return says ? line + size : line;
 }
 
@@ -259,7 +268,9 @@ static enum tp_code resume(struct tp_journal *journal, int dir,
     }
     for (; line < end && (stop = memchr(line, '\n', (size_t)(end - line))); line = stop + 1)
         read_line(line, (size_t)(stop - line), work->plan, journal, &next, &memory);
-    prove_all(journal, dir, work->plan, work->zstd, &memory);
+    for (uint32_t f = 0; f < work->plan->file_count; f++)
+        if (journal->done[f])
+            tp_journal_prove(journal, dir, work->plan, f, work->zstd, &memory);
     journal->size = (uint64_t)(line - text); /* a line cut off is overwritten */
     free(text);
     tp_err_memory(err, &memory);
@@ -278,9 +289,8 @@ enum tp_code tp_journal_open(int dir, const char *directory, const char *name,
     journal->path = tp_os_format(err, "%s/%s", directory, name);
     journal->done = tp_os_zalloc(plan->file_count + 1, sizeof *journal->done, err);
     journal->hash = tp_os_zalloc(plan->file_count + 1, sizeof *journal->hash, err);
-    journal->lost = tp_os_zalloc(plan->file_count + 1, sizeof *journal->lost, err);
     journal->read = tp_os_zalloc(plan->file_count + 1, sizeof *journal->read, err);
-    if (!journal->path || !journal->done || !journal->hash || !journal->lost || !journal->read)
+    if (!journal->path || !journal->done || !journal->hash || !journal->read)
         return TP_E_MEMORY;
     enum tp_code code = tp_below_open_own(dir, name, plan->ckpt->mode, journal->path,
                                           &journal->fd, err);
@@ -288,9 +298,8 @@ enum tp_code tp_journal_open(int dir, const char *directory, const char *name,
         (code = tp_os_lock(journal->fd, journal->path, &journal->unlocked, err)) ||
         (code = resume(journal, dir, work, foreign, err)) || *foreign)
         return code;
-    /* What names no shard may have been cut off in its head; who says no source only reads. */
-    return journal->names_shards || (journal->size && !work->source)
-               ? TP_OK : start(journal, work, err);
+    /* What names no shard may have been cut off in its head. */
+    return journal->names_shards ? TP_OK : start(journal, work, err);
 }
 
 /* No line of the old plan may outlive a crash behind the new plan's header. */
@@ -303,29 +312,16 @@ enum tp_code tp_journal_restart(struct tp_journal *journal, const struct tp_jour
     return code ? code : start(journal, work, err);
 }
 
-static enum tp_code line_text(const char *name, const uint8_t hash[TP_HASH_BYTES],
-                              const struct tp_read_list *read, struct tp_text *text,
-                              struct tp_err *err)
-{
-    char digits[TP_HASH_TEXT];
-    tp_hash_print(hash, digits);
-    enum tp_code code = tp_text_addf(text, err, "%s %s" READ, name, digits);
-    for (size_t i = 0; i < read->count && code == TP_OK; i++) {
-        uint8_t bytes[TP_SUM_BYTES];
-        tp_sum_bytes(&read->items[i].sum, bytes);
-        tp_hash_print(bytes, digits);
-        code = tp_text_addf(text, err, " %u:%s", (unsigned)read->items[i].source, digits);
-    }
-    return code ? code : tp_text_add_word(text, "\n", err);
-}
-
 enum tp_code tp_journal_add(struct tp_journal *journal, const struct tp_plan *plan, uint32_t file,
                             const uint8_t hash[TP_HASH_BYTES],
                             const struct tp_read_list *read, struct tp_err *err)
 {
     struct tp_text line = {0};
-    enum tp_code code = line_text(plan->files[file].name, hash, read, &line, err);
-    if (code == TP_OK && (code = tp_read_list_copy(&journal->read[file], read, err)) == TP_OK)
+    char digits[TP_HASH_TEXT];
+    tp_hash_print(hash, digits);
+    enum tp_code code = tp_text_addf(&line, err, "%s %s", plan->files[file].name, digits);
+    if (code == TP_OK && (!read->known || (code = tp_read_list_text(read, &line, err)) == TP_OK) &&
+        (code = tp_text_add_word(&line, "\n", err)) == TP_OK && (code = tp_read_list_copy(&journal->read[file], read, err)) == TP_OK)
         code = tp_os_write(journal->fd, line.data, line.size, journal->size, journal->path, err);
     journal->size += line.size;
     tp_text_free(&line);
@@ -343,7 +339,6 @@ void tp_journal_close(struct tp_journal *journal)
     free(journal->path);
     free(journal->command);
     free(journal->done);
-    free(journal->lost);
     free(journal->hash);
     memset(journal, 0, sizeof *journal);
 }

@@ -8,14 +8,14 @@
 
 #include "pack/file/leafhash.h"
 #include "pack/run/read_sums.h"
+#include "pack/text/text.h"
 
 #define TP_JOURNAL_NAME ".tilepack-journal"
 
 /* What the shards of a journal are made of. */
 struct tp_journal_work {
     const struct tp_plan *plan;
-    const uint8_t *source; /* identity of its files, tp_commit_source_id(); NULL: not looked at,
-                              and not written down */
+    const uint8_t *source; /* identity of its files, tp_commit_source_id() */
     const char *command;   /* what a new journal says of itself, one line; NULL: nothing */
     bool zstd;             /* they are archives */
 };
@@ -28,8 +28,6 @@ struct tp_journal {
     bool *done;                      /* per plan file */
     uint8_t (*hash)[TP_HASH_BYTES];  /* per plan file, valid when done */
     struct tp_read_list *read;       /* the same: what was read for it */
-    bool *lost; /* per plan file: named by the journal, but not what it says */
-    struct tp_err unread; /* why one of these could not be read; path: the shard's name */
     size_t file_count, done_count; /* of the plan */
     bool names_shards; /* one at least, be it of another plan */
     bool other_source; /* of this plan, but its files were changed or replaced since */
@@ -49,6 +47,14 @@ enum tp_code tp_journal_restart(struct tp_journal *journal, const struct tp_jour
 enum tp_code tp_journal_add(struct tp_journal *journal, const struct tp_plan *plan, uint32_t file,
                             const uint8_t hash[TP_HASH_BYTES],
                             const struct tp_read_list *read, struct tp_err *err);
+/* Whether shard f, which the journal names, is what it says: done[f]. */
+enum tp_code tp_journal_prove(struct tp_journal *journal, int dir, const struct tp_plan *plan,
+                              uint32_t f, bool zstd, struct tp_err *err);
+/* " read" and " SOURCE:SUM" of each, and back; false: it is none. */
+enum tp_code tp_read_list_text(const struct tp_read_list *read, struct tp_text *text,
+                               struct tp_err *err);
+bool tp_read_list_parse(const char *text, size_t size, struct tp_read_list *list,
+                        struct tp_err *err);
 void tp_journal_close(struct tp_journal *journal); /* releases the lock */
 
 #endif

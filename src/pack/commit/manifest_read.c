@@ -32,8 +32,8 @@ struct reader {
     uint64_t room, size, done; /* bytes of the piece, of the file, and read */
     struct tp_own_hash own;
     struct tp_manifest *manifest;
-    size_t capacity; /* of the list of files */
-    bool version, files;
+    size_t file_room, source_room; /* of the lists */
+    bool version, files, sources;
 };
 
 /* What is kept of the pieces before: an entry has names and hashes of some hundred bytes. */
@@ -105,60 +105,86 @@ static enum tp_code read_size(struct tp_json *json, uint64_t *value, bool *right
     return *right ? tp_json_u64(json, value) : tp_json_skip(json);
 }
 
-/* What was read of one entry of "files". */
+/* What was read of one entry of a list: of "files", or of "source". */
+enum { NAME, XXH3, SHA256, HEADER, DATA, TEXTS };
 struct entry {
-    const char *name, *xxh3, *sha256;
+    const char *text[TEXTS];
     uint64_t size;
-    bool right, has_name, has_xxh3, has_size, has_sha256;
+    bool right, has[TEXTS], has_size;
 };
 
 static enum tp_code read_member(struct tp_json *json, struct entry *entry)
 {
+    static const char *const keys[TEXTS] = {"name", "xxh3", "sha256", "header", "data"};
     struct tp_json_string key;
     enum tp_code code = tp_json_key(json, &key);
     if (code)
         return code;
-    if (strcmp(key.data, "name") == 0)
-        return (code = key_is_new(json, &key, &entry->has_name))
-                   ? code : read_text(json, &entry->name);
-    if (strcmp(key.data, "xxh3") == 0)
-        return (code = key_is_new(json, &key, &entry->has_xxh3))
-                   ? code : read_text(json, &entry->xxh3);
-    if (strcmp(key.data, "sha256") == 0)
-        return (code = key_is_new(json, &key, &entry->has_sha256))
-                   ? code : read_text(json, &entry->sha256);
+    for (int i = 0; i < TEXTS; i++)
+        if (strcmp(key.data, keys[i]) == 0)
+            return (code = key_is_new(json, &key, &entry->has[i]))
+                       ? code : read_text(json, &entry->text[i]);
     if (strcmp(key.data, "size") == 0)
         return (code = key_is_new(json, &key, &entry->has_size))
                    ? code : read_size(json, &entry->size, &entry->right);
     return tp_json_skip(json);
 }
 
-static enum tp_code take_entry(struct reader *r, const struct entry *entry)
+static bool is_hash(const char *text, uint8_t hash[TP_HASH_BYTES])
+{
+    return text && tp_hash_parse(text, strlen(text), hash);
+}
+
+static enum tp_code take_file(struct reader *r, const struct entry *entry)
 {
     struct tp_manifest *manifest = r->manifest;
-    struct tp_manifest_file file = {.size = entry->size, .has_sha256 = entry->has_sha256};
-    if (!entry->name || !stays_below(entry->name) || !entry->xxh3 || !entry->right ||
-        entry->size > INT64_MAX || !tp_hash_parse(entry->xxh3, strlen(entry->xxh3), file.hash))
+    const char *sha256 = entry->text[SHA256];
+    struct tp_manifest_file file = {.size = entry->size, .has_sha256 = entry->has[SHA256]};
+    if (!entry->text[NAME] || !stays_below(entry->text[NAME]) || !entry->right ||
+        entry->size > INT64_MAX || !is_hash(entry->text[XXH3], file.hash))
         return tp_fail(r->json.err, TP_E_INPUT,
                        "an entry of \"files\" lacks a plain name, size or hash");
-    if (entry->has_sha256 && (!entry->sha256 || !tp_sha256_parse(entry->sha256, file.sha256)))
+    if (file.has_sha256 && (!sha256 || !tp_sha256_parse(sha256, file.sha256)))
         return tp_fail(r->json.err, TP_E_INPUT,
                        "a \"sha256\" of \"files\" is not 64 hexadecimal digits");
     if (manifest->file_count == TP_MANIFEST_FILES)
         return tp_fail(r->json.err, TP_E_UNSUPPORTED, "more than %u files",
                        (unsigned)TP_MANIFEST_FILES);
     void *files = manifest->files;
-    enum tp_code code = tp_os_grow(&files, &r->capacity, manifest->file_count + 1,
+    enum tp_code code = tp_os_grow(&files, &r->file_room, manifest->file_count + 1,
                                    sizeof *manifest->files, r->json.err);
     manifest->files = files;
-    if (code == TP_OK && !(file.name = tp_os_copy(r->json.err, entry->name)))
+    if (code == TP_OK && !(file.name = tp_os_copy(r->json.err, entry->text[NAME])))
         code = TP_E_MEMORY;
     if (code == TP_OK)
         manifest->files[manifest->file_count++] = file;
     return code;
 }
 
-static enum tp_code read_files(struct reader *r)
+/* What cannot be used of it is not there. */
+static enum tp_code take_source(struct reader *r, const struct entry *entry)
+{
+    struct tp_manifest *manifest = r->manifest;
+    struct tp_manifest_source source = {.size = entry->size};
+    uint8_t data[TP_SUM_BYTES];
+    if (!entry->text[NAME] || !entry->right || manifest->source_count == TP_MANIFEST_FILES)
+        return TP_OK;
+    source.has_header = is_hash(entry->text[HEADER], source.header);
+    if ((source.has_data = is_hash(entry->text[DATA], data)))
+        source.data = tp_sum_of_bytes(data);
+    void *sources = manifest->sources;
+    enum tp_code code = tp_os_grow(&sources, &r->source_room, manifest->source_count + 1,
+                                   sizeof *manifest->sources, r->json.err);
+    manifest->sources = sources;
+    if (code == TP_OK && !(source.name = tp_os_copy(r->json.err, entry->text[NAME])))
+        code = TP_E_MEMORY;
+    if (code == TP_OK)
+        manifest->sources[manifest->source_count++] = source;
+    return code;
+}
+
+static enum tp_code read_list(struct reader *r,
+                              enum tp_code (*take)(struct reader *r, const struct entry *entry))
 {
     struct tp_json *json = &r->json;
     uint64_t count = 0, mark = json->used;
@@ -167,12 +193,15 @@ static enum tp_code read_files(struct reader *r)
     while (!code && !(code = tp_json_next(json, ']', &count, &more)) && more) {
         struct entry entry = {.right = true};
         uint64_t members = 0;
-        if (tp_json_peek(json) != '{')
-            return take_entry(r, &entry);
+        if (tp_json_peek(json) != '{') {
+            if ((code = tp_json_skip(json)) == TP_OK)
+                code = take(r, &entry);
+            continue;
+        }
         code = tp_json_expect(json, '{');
         while (!code && !(code = tp_json_next(json, '}', &members, &member)) && member)
             code = read_member(json, &entry);
-        code = code ? code : take_entry(r, &entry);
+        code = code ? code : take(r, &entry);
         json->used = mark;
     }
     return code;
@@ -205,8 +234,15 @@ static enum tp_code read_value(struct reader *r, const struct tp_json_string *ke
     if (strcmp(key->data, "plan") == 0)
         return (code = key_is_new(&r->json, key, plan)) ? code : read_plan(r);
     if (strcmp(key->data, "files") == 0 && tp_json_peek(&r->json) == '[')
-        return (code = key_is_new(&r->json, key, &r->files)) ? code : read_files(r);
-    return tp_json_skip(&r->json);
+        return (code = key_is_new(&r->json, key, &r->files)) ? code : read_list(r, take_file);
+    if (strcmp(key->data, "source") == 0 && tp_json_peek(&r->json) == '[')
+        return (code = key_is_new(&r->json, key, &r->sources)) ? code : read_list(r, take_source);
+    if (strcmp(key->data, "request") != 0 || tp_json_peek(&r->json) != '{')
+        return tp_json_skip(&r->json);
+    r->manifest->request_at = r->json.base + r->json.pos;
+    code = tp_json_skip(&r->json);
+    r->manifest->request_size = r->json.base + r->json.pos - r->manifest->request_at;
+    return code;
 }
 
 /* Only white space may follow the object. */
@@ -374,6 +410,9 @@ void tp_manifest_close(struct tp_manifest *manifest)
 {
     for (size_t i = 0; i < manifest->file_count; i++)
         free(manifest->files[i].name);
+    for (size_t i = 0; i < manifest->source_count; i++)
+        free(manifest->sources[i].name);
+    free(manifest->sources);
     free(manifest->files);
     free(manifest->sorted);
     free(manifest->plan);

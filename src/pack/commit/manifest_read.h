@@ -4,6 +4,7 @@
 
 #include "pack/file/leafhash.h"
 #include "pack/file/sha256.h"
+#include "pack/file/sums.h"
 
 #define TP_MANIFEST_NAME "tilepack.json"
 enum { TP_MANIFEST_FILES = 1 << 20 }; /* at most in one */
@@ -16,6 +17,15 @@ struct tp_manifest_file {
     uint8_t sha256[TP_SHA256_BYTES]; /* of its bytes on the disk */
 };
 
+/* A file of the source. Other versions may have written less of it. */
+struct tp_manifest_source {
+    char *name;
+    uint64_t size;
+    bool has_header, has_data;
+    uint8_t header[TP_HASH_BYTES];
+    struct tp_sum data;
+};
+
 struct tp_name_key;
 
 struct tp_manifest {
@@ -23,6 +33,9 @@ struct tp_manifest {
     bool intact; /* the text is what was written: its own hash is right */
     struct tp_manifest_file *files; /* shards first, then the others, as written */
     size_t file_count;
+    struct tp_manifest_source *sources;
+    size_t source_count;
+    uint64_t request_at, request_size; /* where the file has what was asked for, as JSON */
     struct tp_name_key *sorted; /* their names, for tp_manifest_find() */
 };
 

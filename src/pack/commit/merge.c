@@ -1,348 +1,208 @@
-/* Merging: all parts of one plan, proven shard by shard, become the output.
+/* Merging: the parts of one plan become the output.
  *
- * The plan is made again from the source rather than stored by the parts: so the
- * small files come from the very code that a single process runs, and the source is
- * proven unchanged at the moment of commit, as it is there.
+ * The plan is made again from the source, and merging is a conversion that finds its shards made:
+ * they are moved into the unfinished output and proven by their hashes. All else is written and
+ * published by the very code that a single process runs, and the source is proven unchanged at the
+ * moment of commit, as it is there.
  */
-#include "pack/commit/commit_build.h"
+#include "pack/commit/part_file.h"
 
 #include "base/suffix.h"
-#include "pack/commit/partial_name.h"
-#include "pack/os/below.h"
-#include "pack/commit/parts_notes.h"
+#include "pack/sink/compress.h"
+#include "pack/os/os.h"
 
-#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* As it was written, and what it lists. One that cannot be read is none, and that becomes the error,
- * as does a file that has gone. */
-static bool has_manifest(const char *directory, struct tp_err *err)
+/* ---- which parts there are ---- */
+
+/* Was the output made already? */
+static enum tp_code without_parts(const char *output, struct tp_parts *parts, struct tp_err *err)
 {
     struct tp_manifest manifest;
     struct tp_err seen = {0};
-    bool found = tp_manifest_read(directory, &manifest, &seen) == TP_OK && manifest.intact;
+    parts->already_done = tp_manifest_read(output, &manifest, &seen) == TP_OK && manifest.intact &&
+                          !tp_manifest_lacks(&manifest, output, true, &seen) && !seen.code;
     tp_err_take_unread(err, &seen);
-    const struct tp_manifest_file *file = found ? tp_manifest_lacks(&manifest, directory, true, err)
-                                                : NULL;
-    if (file) {
-        tp_err_path(err, directory);
-        tp_err_hint(err, "bring the file back, or convert again with --force");
-        tp_fail(err, TP_E_INPUT, "'%.200s' is in its manifest, and is missing or has another size",
-                file->name);
-    }
     tp_manifest_close(&manifest);
-    return found && !err->code;
-}
-
-/* There is no partial directory: was the output made already? */
-static enum tp_code without_partial(const char *output, struct tp_parts *parts,
-                                    struct tp_err *err)
-{
-    if (has_manifest(output, err)) {
-        parts->already_done = true;
-        return tp_commit_end_journals(-1, output, err);
-    }
-    if (err->code)
+    if (parts->already_done || err->code)
         return err->code;
     tp_err_path(err, output);
-    if (tp_ends_with(output, ".partial"))
-        tp_err_hint(err, "name the output as the parts were given it, and not as it is called "
-                         "until it is complete");
     tp_err_hint(err, "run 'tilepack convert SRC -o DST --to FORMAT --part I/P' for every part "
                      "first");
     return tp_fail(err, TP_E_USAGE, "there are no parts of this output");
 }
 
-static enum tp_code end_exchanged(const char *output, const char *partial, bool force,
-                                  struct tp_err *err)
+/* Why two parts are not of the same plan, or NULL. */
+static const char *differ(const struct tp_done_part *a, const struct tp_done_part *b)
 {
-    struct tp_commit c = {.output = output, .err = err, .dir = -1, .journal = {.fd = -1}};
-    if (!force)
-        return tp_commit_refuse_left(partial, "merge", err);
-    pthread_mutex_init(&c.lock, NULL);
-    enum tp_code code = tp_commit_paths(&c);
-    if (code == TP_OK)
-        code = tp_commit_end(&c, true);
-    tp_commit_close(&c);
-    return code;
+    if (a->share.count != b->share.count)
+        return "the work was cut into another number of parts";
+    if (strcmp(a->request, b->request) != 0 || a->zstd != b->zstd)
+        return "their options differ";
+    if (memcmp(a->hash, b->hash, sizeof a->hash) != 0)
+        return "their sources differ (a file's name, size, time or header), or the versions of "
+               "tilepack do";
+    return NULL;
 }
 
-static enum tp_code no_notes(const char *output, const char *partial,
-                             const struct tp_os_list *list, bool force, struct tp_parts *parts,
-                             struct tp_err *err)
+/* Keeps the part and compares it with the first one. */
+static enum tp_code add_part(const char *path, struct tp_share share, size_t *room,
+                             struct tp_parts *parts, struct tp_err *err)
 {
-    bool whole = false;
-    /* A merge was interrupted behind the exchange, before the old content was gone: the complete
-     * output has its notes still. */
-    if (tp_commit_has_old(output, partial, err) && has_manifest(output, err)) {
-        parts->already_done = true;
-        return end_exchanged(output, partial, force || !list->count, err);
-    }
-    if (err->code)
-        return err->code;
-    for (size_t i = 0; i < list->count; i++)
-        whole = whole || strcmp(list->names[i], TP_JOURNAL_NAME) == 0;
-    tp_err_path(err, partial);
-    tp_err_hint(err, whole ? "run the same command again: it goes on from here"
-                           : "run the parts first");
-    return tp_fail(err, TP_E_USAGE, "%s",
-                   whole ? "an interrupted conversion that was not cut into parts is here"
-                         : "no part has begun here");
-}
-
-/* Keeps the first note and compares the others with it. */
-static enum tp_code add_note(int dir, const char *partial, const char *name, struct tp_share share,
-                             struct tp_share *first, struct tp_parts *parts, struct tp_err *err)
-{
-    struct tp_parts note;
-    enum tp_code code = tp_part_read(dir, partial, name, &note, err);
-    if (code)
+    void *items = parts->items;
+    enum tp_code code = tp_os_grow(&items, room, parts->count + 1, sizeof *parts->items, err);
+    parts->items = items;
+    if (code || (code = tp_part_read(path, &parts->items[parts->count], err)))
         return code;
-    note.count = share.count;
-    if (!parts->source) {
-        *parts = note;
-        *first = share;
+    struct tp_done_part *first = parts->items, *part = &first[parts->count++];
+    part->share = share;
+    const char *why = differ(first, part);
+    if (!why)
         return TP_OK;
-    }
-    const char *differs = tp_parts_differ(parts, &note);
-    struct stat st;
-    struct tp_err ignored = {0}; /* a part saw it elsewhere, maybe where this user may not look */
-    if (!differs && !tp_os_there(parts->source, &st, &ignored)) {
-        char *source = parts->source;
-        parts->source = note.source;
-        note.source = source;
-    }
-    tp_parts_close(&note);
-    if (!differs)
-        return TP_OK;
-    tp_err_path(err, partial);
-    tp_err_hint(err, "keep the parts of one plan: remove the files %s.I-of-P of the others and "
-                     "run those parts again", TP_PART_NAME);
+    tp_err_path(err, path);
+    tp_err_hint(err, "give all parts the same source and options: remove the directories of the "
+                     "others and run those parts again");
     return tp_fail(err, TP_E_INPUT, "part %u/%u and part %u/%u are of different plans: %s",
-                   first->index, first->count, share.index, share.count, differs);
+                   first->share.index, first->share.count, share.index, share.count, why);
 }
 
-enum tp_code tp_parts_read(const char *output, bool force, struct tp_parts *parts,
-                           struct tp_err *err)
+enum tp_code tp_parts_read(const char *output, struct tp_parts *parts, struct tp_err *err)
 {
     struct tp_os_list list = {0};
-    struct tp_share share, first = {0, 0};
-    struct stat st;
-    memset(parts, 0, sizeof *parts);
-    char *partial = tp_partial_name(output, false, err);
-    int dir = -1;
-    bool there = tp_os_link_there(partial, &st, err);
-    enum tp_code code = err->code;
-    if (code == TP_OK && !there) {
-        code = without_partial(output, parts, err);
-        free(partial);
-        return code;
+    struct tp_share share;
+    size_t room = 0;
+    *parts = (struct tp_parts){0};
+    char *all = tp_part_path(output, (struct tp_share){0}, err), *parent = tp_os_parent(output, err);
+    enum tp_code code = all && parent ? tp_os_list(parent, &list, err) : TP_E_MEMORY;
+    const char *slash = all ? strrchr(all, '/') : NULL, *begin = slash ? slash + 1 : all;
+    for (size_t i = 0; i < list.count && code == TP_OK; i++) {
+        const char *name = list.names[i];
+        if (!tp_begins_with(name, begin) ||
+            sscanf(name + strlen(begin), "%u-of-%u", &share.index, &share.count) != 2 ||
+            share.index < 1 || share.index > share.count)
+            continue;
+        char *path = tp_part_path(output, share, err);
+        if (!path)
+            code = TP_E_MEMORY;
+        else if (strcmp(name, path + (begin - all)) == 0 && /* to the letter, and not unfinished */
+                 !tp_part_is_empty(path))
+            code = add_part(path, share, &room, parts, err);
+        free(path);
     }
-    if (code == TP_OK && (code = tp_below_open_dir(partial, &dir, err)) == TP_OK)
-        code = tp_os_list(partial, &list, err);
-    for (size_t i = 0; i < list.count && code == TP_OK; i++)
-        if (tp_part_of_name(list.names[i], &share))
-            code = add_note(dir, partial, list.names[i], share, &first, parts, err);
-    if (code == TP_OK && !parts->source)
-        code = no_notes(output, partial, &list, force, parts, err);
+    if (code == TP_OK && !parts->count)
+        code = without_parts(output, parts, err);
     tp_os_list_free(&list);
-    tp_os_close(&dir);
-    free(partial);
+    free(all);
+    free(parent);
     if (code)
         tp_parts_close(parts);
     return code;
 }
 
+void tp_parts_close(struct tp_parts *parts)
+{
+    for (size_t i = 0; i < parts->count; i++)
+        tp_part_close(&parts->items[i]);
+    free(parts->items);
+    *parts = (struct tp_parts){0};
+}
+
+/* ---- making one output of them ---- */
+
 struct merge {
-    struct tp_commit c;
+    struct tp_commit c; /* first: see take_shards() */
     const struct tp_parts *parts;
-    struct tp_journal *journals; /* per part that has shards; open ones hold their locks */
-    unsigned part_count;
-    unsigned *owner; /* per plan file */
-    size_t *missing, *total; /* shards per part */
 };
 
-/* Opens the journal of a part that has begun; its shards are proven by that. */
-static enum tp_code open_part(struct merge *m, unsigned i)
+/* The part that has file f of the plan, or NULL. */
+static const struct tp_done_part *part_of(const struct merge *m, size_t f)
 {
-    struct tp_commit *c = &m->c;
-    struct tp_share share = {i, m->parts->count};
-    struct tp_err local = {0};
+    for (size_t i = 0; i < m->parts->count; i++)
+        if (tp_share_has(m->parts->items[i].share, f))
+            return &m->parts->items[i];
+    return NULL;
+}
+
+/* Moves one shard of a part to its place. What it is said to be is in the journal before, so that a
+ * run that goes on from here knows it, wherever it lies. */
+static enum tp_code take_shard(struct tp_commit *c, const struct tp_done_part *part, uint32_t f)
+{
+    size_t i = f / part->share.count;
     struct stat st;
-    bool foreign = false;
-    char *name = tp_part_file(TP_JOURNAL_NAME, share, c->err);
-    char *path = name ? tp_os_format(c->err, "%s/%s", c->partial, name) : NULL;
-    bool begun = tp_os_there(path, &st, c->err);
+    char *name = tp_os_format(c->err, "%s%s", c->plan->files[f].name,
+                              c->options->zstd ? TP_ZST_SUFFIX : "");
+    char *from = tp_os_format(c->err, "%s/%s", part->path, name);
+    char *to = tp_os_format(c->err, "%s/%s", c->partial, name);
+    bool listed = from && to && i < part->file_count && strcmp(part->files[i].name, name) == 0;
     enum tp_code code = c->err->code;
-    if (begun) {
-        /* the part may have read another copy of the source, on another machine */
-        struct tp_journal_work work = {c->plan, NULL, NULL, c->options->zstd > 0};
-        code = tp_journal_open(c->dir, c->partial, name, &work, &m->journals[i - 1], &foreign,
-                               &local);
-        if (code == TP_E_USAGE && m->journals[i - 1].fd >= 0) { /* open, and somebody else's */
-            tp_err_hint(c->err, "wait for it to end, then merge");
-            code = tp_fail(c->err, code, "part %u/%u is still at work", i, share.count);
-        } else if (code) {
-            *c->err = local;
-        } else if (foreign) {
-            tp_err_hint(c->err, "remove this file and run the part again");
-            code = tp_fail(c->err, TP_E_INPUT, "the journal of part %u/%u is of another plan", i,
-                           share.count);
-        }
-        tp_err_path(c->err, path);
-        if (code == TP_OK)
-            c->err->path[0] = '\0';
-    }
-    free(path);
+    if (listed && tp_os_link_there(from, &st, c->err) && S_ISREG(st.st_mode) &&
+        (code = tp_journal_add(&c->journal, c->plan, f, part->files[i].hash, &part->read[i],
+                               c->err)) == TP_OK &&
+        (code = tp_os_rename(from, to, c->err)) == TP_OK)
+        code = tp_journal_prove(&c->journal, c->dir, c->plan, f, c->options->zstd > 0, c->err);
     free(name);
+    free(from);
+    free(to);
+    return code ? code : c->err->code;
+}
+
+/* What is made is room for the copies alone: the shards are there. */
+static enum tp_code take_shards(struct tp_commit *c)
+{
+    bool *all = tp_os_alloc(c->plan->file_count + 1, c->err);
+    if (!all)
+        return TP_E_MEMORY;
+    memset(all, true, c->plan->file_count + 1);
+    enum tp_code code = tp_commit_check_space(c, c->partial, all, true);
+    free(all);
+    c->begun = code == TP_OK;
+    for (uint32_t f = 0; f < c->plan->file_count && code == TP_OK; f++)
+        if (!c->journal.done[f])
+            code = take_shard(c, part_of((struct merge *)c, f), f);
     return code;
 }
 
-/* Nothing is known of what the part wrote. */
-static enum tp_code fail_unread(struct merge *m, const struct tp_err *unread)
+static enum tp_code fail_missing(const struct merge *m, size_t missing, unsigned which)
 {
-    char *path = tp_os_format(m->c.err, "%s/%s", m->c.partial, unread->path);
-    if (!path)
-        return TP_E_MEMORY;
-    *m->c.err = *unread;
-    m->c.err->path[0] = '\0';
-    tp_err_path(m->c.err, path);
-    free(path);
-    return unread->code;
+    unsigned count = m->parts->items[0].share.count;
+    tp_err_path(m->c.err, m->c.output);
+    tp_err_hint(m->c.err, "run every part to its end with the same arguments, then merge");
+    return tp_fail(m->c.err, TP_E_INPUT, "%zu of %u parts are not complete, part %u/%u first",
+                   missing, count, which, count);
 }
 
-static enum tp_code fail_lost(struct merge *m, uint32_t f)
+/* A merge that was interrupted while it removed the parts may have left some, and is *done. */
+static enum tp_code check_parts(const struct merge *m, bool *done)
 {
-    const struct tp_plan *written = m->c.plan;
-    char *path = tp_os_format(m->c.err, "%s/%s", m->c.partial, written->files[f].name);
-    if (path)
-        tp_err_path(m->c.err, path);
-    free(path);
-    unsigned part = m->owner[f];
-    tp_err_hint(m->c.err, "run part %u/%u again: it writes just this shard anew", part,
-                m->parts->count);
-    return tp_fail(m->c.err, TP_E_INPUT, "this shard is not what part %u/%u wrote: it is gone, or "
-                   "its hash differs", part, m->parts->count);
-}
-
-/* Collects hashes; counts what is missing. */
-static enum tp_code collect(struct merge *m)
-{
-    struct tp_commit *c = &m->c;
-    const struct tp_plan *written = c->plan;
-    for (uint32_t f = 0; f < written->file_count; f++) {
-        unsigned part = m->owner[f] - 1;
-        const struct tp_journal *journal = &m->journals[part];
-        m->total[part]++;
-        if (journal->path && journal->done[f]) {
-            c->journal.done[f] = true;
-            memcpy(c->journal.hash[f], journal->hash[f], TP_HASH_BYTES);
-            if (tp_read_list_copy(&c->journal.read[f], &journal->read[f], c->err))
-                return TP_E_MEMORY;
-        } else if (journal->path && journal->lost[f]) {
-            return journal->unread.code ? fail_unread(m, &journal->unread) : fail_lost(m, f);
-        } else {
-            m->missing[part]++;
-        }
-    }
-    return TP_OK;
-}
-
-/* "part 2/4 (not begun), part 3/4 (1 of 3 shards done)". */
-static enum tp_code list_missing(const struct merge *m, struct tp_text *text, size_t *parts)
-{
-    enum tp_code code = TP_OK;
-    *parts = 0;
-    for (unsigned i = 0; i < m->part_count && code == TP_OK; i++) {
-        if (!m->missing[i] || (*parts)++ >= 8)
-            continue;
-        code = tp_text_addf(text, m->c.err, "%spart %u/%u", text->size ? ", " : "", i + 1,
-                            m->parts->count);
-        if (code == TP_OK && m->journals[i].path)
-            code = tp_text_addf(text, m->c.err, " (%zu of %zu shards done)",
-                                m->total[i] - m->missing[i], m->total[i]);
-        else if (code == TP_OK)
-            code = tp_text_addf(text, m->c.err, " (not begun)");
-    }
-    return code || *parts <= 8 ? code
-                               : tp_text_addf(text, m->c.err, " and %zu more", *parts - 8);
-}
-
-static enum tp_code check_missing(struct merge *m)
-{
+    const struct tp_done_part *first = m->parts->items;
     struct tp_err *err = m->c.err;
-    struct tp_text text = {0};
-    size_t parts;
-    enum tp_code code = list_missing(m, &text, &parts);
-    if (code == TP_OK && parts) {
-        tp_err_path(err, m->c.partial);
-        tp_err_hint(err, "run %s again with the same arguments, then merge",
-                    parts > 1 ? "these parts" : "it");
-        code = tp_fail(err, TP_E_INPUT, "not all parts are there: %s", text.data);
-    }
-    tp_text_free(&text);
-    return code;
-}
-
-static enum tp_code prove(struct merge *m)
-{
-    struct tp_commit *c = &m->c;
-    size_t files = c->plan->file_count, written = c->plan->file_count;
-    enum tp_code code = TP_OK;
-    m->part_count = m->parts->count < files ? m->parts->count : (unsigned)files;
-    m->journals = tp_os_zalloc(m->part_count + 1, sizeof *m->journals, c->err);
-    m->owner = tp_os_zalloc(files + 1, sizeof *m->owner, c->err);
-    m->missing = tp_os_zalloc(m->part_count + 1, sizeof *m->missing, c->err);
-    m->total = tp_os_zalloc(m->part_count + 1, sizeof *m->total, c->err);
-    c->journal.done = tp_os_zalloc(written + 1, sizeof *c->journal.done, c->err);
-    c->journal.hash = tp_os_zalloc(written + 1, sizeof *c->journal.hash, c->err);
-    c->journal.read = tp_os_zalloc(written + 1, sizeof *c->journal.read, c->err);
-    c->journal.file_count = written;
-    if (!m->journals || !m->owner || !m->missing || !m->total || !c->journal.done ||
-        !c->journal.hash || !c->journal.read)
-        return TP_E_MEMORY;
-    for (unsigned i = 0; i < m->part_count; i++)
-        m->journals[i].fd = -1;
-    code = tp_parts_assign(c->plan, m->parts->count, m->owner, c->err);
-    for (unsigned i = 1; i <= m->part_count && code == TP_OK; i++)
-        code = open_part(m, i);
-    if (code == TP_OK && (code = collect(m)) == TP_OK)
-        code = check_missing(m);
-    return code;
-}
-
-/* For the copies: the shards are there. */
-static enum tp_code check_room(struct tp_commit *c)
-{
-    tp_err_hint(c->err, "make room on that file system and merge again");
-    enum tp_code code = tp_commit_check_space(c, c->partial, NULL, true);
-    if (code == TP_OK)
-        c->err->hint[0] = '\0';
-    return code;
-}
-
-static enum tp_code merge(struct merge *m)
-{
-    struct tp_commit *c = &m->c;
-    enum tp_code code = tp_commit_paths(c);
-    if (code)
-        return code;
-    if (memcmp(c->plan->hash, m->parts->hash, sizeof m->parts->hash) != 0) {
-        tp_err_path(c->err, c->plan->ckpt->path);
-        tp_err_hint(c->err, "--source names it if it has moved (copies must keep their times); if "
-                            "it has changed, remove %s and start over", c->partial);
-        return tp_fail(c->err, TP_E_INPUT, "the source is not the one that the parts converted: a "
+    size_t missing = 0;
+    unsigned which = 0;
+    if (memcmp(m->c.plan->hash, first->hash, TP_HASH_BYTES) != 0) {
+        tp_err_path(err, m->c.plan->ckpt->path);
+        tp_err_hint(err, "--source names it if it has moved (copies must keep their times); if it "
+                         "has changed, remove the directories of the parts and start over");
+        return tp_fail(err, TP_E_INPUT, "the source is not the one that the parts converted: a "
                        "file's name, size, time or header differs");
     }
-    if ((code = tp_commit_check_parent(c)) == TP_OK &&
-        (code = tp_commit_check_name(c->partial, c->err)) == TP_OK &&
-        (code = tp_commit_check_inputs(c, c->partial)) == TP_OK &&
-        (code = tp_below_open_dir(c->partial, &c->dir, c->err)) == TP_OK &&
-        (code = prove(m)) == TP_OK &&
-        (code = tp_commit_check_begun(c->plan, c->partial, c->options->force, c->err)) == TP_OK &&
-        (code = tp_commit_sweep(c)) == TP_OK && (code = check_room(c)) == TP_OK)
-        code = tp_commit_finish(c);
+    for (unsigned i = 0; i < first->share.count && i < m->c.plan->file_count; i++)
+        if (!part_of(m, i) && !missing++)
+            which = i + 1;
+    *done = missing && tp_commit_is_done(&m->c);
+    return err->code || !missing || *done ? err->code : fail_missing(m, missing, which);
+}
+
+static enum tp_code remove_parts(const struct tp_parts *parts, struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < parts->count && code == TP_OK; i++)
+        code = tp_part_remove(&parts->items[i], err);
+    if (code) {
+        err->hint[0] = '\0';
+        tp_err_hint(err, "the output is complete; remove what is left of its parts yourself");
+    }
     return code;
 }
 
@@ -354,23 +214,17 @@ enum tp_code tp_merge(const struct tp_plan *plan, const struct tp_request *reque
     struct tp_convert_options own = *options;
     struct merge m = {.parts = parts,
                       .c = {.plan = plan, .request = request, .options = &own, .output = output,
-                            .err = err, .dir = -1, .journal = {.fd = -1}}};
-    own.zstd = parts->zstd;
+                            .take = take_shards, .err = err, .dir = -1, .journal = {.fd = -1}}};
+    own.zstd = parts->items[0].zstd;
     *result = (struct tp_convert_result){.bytes_in = plan->bytes_in, .bytes_out = plan->bytes_out,
                                          .shards = plan->file_count};
     pthread_mutex_init(&m.c.lock, NULL);
     enum tp_code code = tp_commit_check_output(&m.c, result);
-    result->already_done = false; /* the parts are there: they are what is asked for */
+    if (code == TP_OK && !result->already_done &&
+        (code = check_parts(&m, &result->already_done)) == TP_OK && !result->already_done)
+        code = tp_commit_directory(&m.c, result);
     if (code == TP_OK)
-        code = merge(&m);
-    for (unsigned i = 0; m.journals && i < m.part_count; i++) {
-        result->unlocked |= m.journals[i].unlocked;
-        tp_journal_close(&m.journals[i]);
-    }
-    free(m.journals);
-    free(m.owner);
-    free(m.missing);
-    free(m.total);
+        code = remove_parts(parts, err);
     tp_commit_close(&m.c);
     return code;
 }

@@ -21,20 +21,27 @@ static int cut_at(const char *name, size_t room)
     return (int)room;
 }
 
-char *tp_partial_name(const char *output, bool file, struct tp_err *err)
+char *tp_beside_name(const char *output, const char *before, const char *end, size_t spare,
+                     struct tp_err *err)
 {
     const char *slash = strrchr(output, '/'), *base = slash ? slash + 1 : output;
-    const char *dot = !file ? "" : slash ? "." : "./.", *end = file ? FILE_END : END;
     int above = (int)(base - output);
-    size_t size = strlen(base);
-    /* an archive of a single file lies beside its plain one, under one more suffix */
-    size_t room = NAME_BYTES - strlen(end) - (file ? strlen("." TP_ZST_SUFFIX) : 0);
+    size_t size = strlen(base), room = NAME_BYTES - strlen(end) - spare;
     uint8_t hash[TP_HASH_BYTES];
     char digits[TP_HASH_TEXT];
     if (size <= room)
-        return tp_os_format(err, "%.*s%s%s%s", above, output, dot, base, end);
+        return tp_os_format(err, "%.*s%s%s%s", above, output, before, base, end);
     tp_hash(base, size, hash);
     tp_hash_print(hash, digits);
-    return tp_os_format(err, "%.*s%s%.*s-%.*s%s", above, output, dot,
+    return tp_os_format(err, "%.*s%s%.*s-%.*s%s", above, output, before,
                         cut_at(base, room - DIGITS - 1), base, DIGITS, digits, end);
+}
+
+char *tp_partial_name(const char *output, bool file, struct tp_err *err)
+{
+    if (!file)
+        return tp_beside_name(output, "", END, 0, err);
+    /* an archive of a single file lies beside its plain one, under one more suffix */
+    return tp_beside_name(output, strchr(output, '/') ? "." : "./.", FILE_END,
+                          strlen("." TP_ZST_SUFFIX), err);
 }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* The unfinished output beside `output`: NAME.partial for a directory, in which a journal says
  * that it is this program's; .NAME.tilepack.partial for a file, of which its name alone says so.
@@ -12,5 +13,10 @@
  * character, and a hash of all of it stands for the rest: the same output has the same unfinished
  * one in every run. Fresh memory, or NULL. */
 char *tp_partial_name(const char *output, bool file, struct tp_err *err);
+
+/* A name beside `output`: BEFORE, its name, END, cut in the same way where there would be no room
+ * for `spare` bytes more. Fresh memory, or NULL. */
+char *tp_beside_name(const char *output, const char *before, const char *end, size_t spare,
+                     struct tp_err *err);
 
 #endif

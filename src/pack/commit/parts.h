@@ -1,11 +1,11 @@
 /* Parts: one plan carried out by several processes, on one machine or many, that
- * share nothing but the output's folder.
+ * share nothing but the folder that the output lies in.
  *
- * The unit of work is a whole shard. Which part writes which shard follows from the
- * plan alone, so nothing has to be agreed upon; a part that dies is simply started
- * again. In DST.partial each part I of P has a journal (.tilepack-journal.I-of-P,
- * which is also its lock) and a note of what it does (.tilepack-plan.I-of-P).
- * tp_merge() proves all shards and commits, with the result of a single process.
+ * The unit of work is a whole shard. Which part writes which shard follows from the plan
+ * alone, so nothing has to be agreed upon. Part I of P is a directory of its own beside the
+ * output, OUTPUT.part-I-of-P, which is written and renamed as every output is, and so is locked
+ * and goes on when it was interrupted. It holds shards and one file that says which. tp_merge()
+ * makes of all parts what a single process makes.
  */
 #ifndef TP_PACK_PARTS_H
 #define TP_PACK_PARTS_H
@@ -16,10 +16,11 @@ struct tp_share {
     unsigned index, count; /* 1 <= index <= count */
 };
 
-/* owner[f] becomes the part, 1..count, that writes file f of the plan: the largest
- * file first, each to the part with the fewest bytes so far (ties: lowest numbers). */
-enum tp_code tp_parts_assign(const struct tp_plan *plan, unsigned count, unsigned *owner,
-                             struct tp_err *err);
+/* Whether the part writes file f of the plan: shards are about of one size, and dealt in turn. */
+static inline bool tp_share_has(struct tp_share share, size_t f)
+{
+    return f % share.count == share.index - 1;
+}
 
 /* What one part has to do. */
 struct tp_share_work {
@@ -29,34 +30,41 @@ struct tp_share_work {
 enum tp_code tp_share_work(const struct tp_plan *plan, struct tp_share share,
                            struct tp_share_work *work, struct tp_err *err);
 
-/* Writes the shards of one part into OUTPUT.partial; the output must be a directory.
- * Finished shards of an earlier run of the same part are proven and taken over.
- * TP_E_USAGE when the folder holds another conversion, or parts of another plan. */
+/* Writes one part of `output`, which must be a directory. TP_E_USAGE when it is there and of
+ * another plan; with options->force it is made anew. */
 enum tp_code tp_convert_part(const struct tp_plan *plan, const struct tp_request *request,
                              const char *output, struct tp_share share,
                              const struct tp_convert_options *options,
                              struct tp_convert_result *result, struct tp_err *err);
 
-/* What the parts noted in OUTPUT.partial. */
-struct tp_parts {
-    bool already_done;  /* there are no parts, but a complete OUTPUT */
-    unsigned count;
+/* A part that is complete, as its own file says it. */
+struct tp_done_part {
+    struct tp_share share;
+    char *path;         /* of its directory */
     unsigned zstd;      /* level, 0 = plain */
-    char *source;       /* path of the source, without links, where a part read it */
+    char *source;       /* path of the source, without links, where the part read it; "": no UTF-8 */
     char *request;      /* JSON for tp_request_parse() */
-    uint8_t hash[TP_HASH_BYTES]; /* of the plan */
+    uint8_t hash[TP_HASH_BYTES];      /* of the plan */
+    uint8_t source_id[TP_HASH_BYTES]; /* tp_commit_source_id() */
+    struct tp_manifest_file *files;   /* shards, in their order */
+    struct tp_read_list *read;        /* what was read for each */
+    size_t file_count;
 };
 
-/* Reads and compares all notes. TP_E_USAGE when there are none, TP_E_INPUT when they
- * are of different plans. An OUTPUT that was complete before loses what an earlier
- * merge had no time to remove; what that replaced goes only with `force`. */
-enum tp_code tp_parts_read(const char *output, bool force, struct tp_parts *parts,
-                           struct tp_err *err);
+/* The complete parts of one output, which are of one plan. */
+struct tp_parts {
+    bool already_done; /* there are none, but a complete output */
+    struct tp_done_part *items;
+    size_t count;
+};
+
+/* TP_E_USAGE when there are none, TP_E_INPUT when they are of different plans. */
+enum tp_code tp_parts_read(const char *output, struct tp_parts *parts, struct tp_err *err);
 void tp_parts_close(struct tp_parts *parts); /* legal on {0} and twice */
 
-/* Proves every shard by its hash and commits. `plan` was made again from the source
- * and the noted request. TP_E_INPUT names the parts that are missing, and a shard
- * that is not what its part wrote. */
+/* Makes the output of the parts and removes them. `plan` was made again from the source and the
+ * request of the parts. TP_E_INPUT names those that are missing. A shard that is not what its
+ * part wrote is made again: result->resumed counts the others. */
 enum tp_code tp_merge(const struct tp_plan *plan, const struct tp_request *request,
                       const struct tp_parts *parts, const char *output,
                       const struct tp_convert_options *options,

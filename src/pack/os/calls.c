@@ -345,7 +345,7 @@ enum tp_code tp_os_lock(int fd, const char *path, bool *unlocked, struct tp_err 
     if (*unlocked && (errno == EACCES || errno == EAGAIN)) {
         *unlocked = false;
         tp_err_hint(err, "wait for the other process to end, or choose another output");
-        return tp_fail(err, TP_E_USAGE, "another tilepack is writing this output");
+        return tp_fail(err, TP_E_LOCKED, "another tilepack is writing this output");
     }
     /* Its last holder may have renamed or removed the file since it was opened. */
     bool is = tp_os_there(path, &there, err) && is_open_as(fd, &there, path, err);
@@ -353,7 +353,7 @@ enum tp_code tp_os_lock(int fd, const char *path, bool *unlocked, struct tp_err 
         return err->code;
     if (!is) {
         tp_err_hint(err, "run the command again");
-        return tp_fail(err, TP_E_USAGE, "another tilepack has just finished writing this output");
+        return tp_fail(err, TP_E_LOCKED, "another tilepack has just finished writing this output");
     }
     if (err)
         err->path[0] = '\0';

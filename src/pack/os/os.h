@@ -118,7 +118,7 @@ enum tp_code tp_os_rename_new(const char *from, const char *to, bool *taken, str
  * at is false, and becomes the error. */
 bool tp_os_has_name(int fd, const char *path, struct tp_err *err);
 /* Takes the exclusive lock of an open file: it belongs to this descriptor and dies
- * with the process. TP_E_USAGE when another process holds it, or has meanwhile put
+ * with the process. TP_E_LOCKED when another process holds it, or has meanwhile put
  * another file (or none) in the path's place. A file system that gives no lock, for
  * whatever reason, is used without one, and *unlocked is set: nobody is kept out then. */
 enum tp_code tp_os_lock(int fd, const char *path, bool *unlocked, struct tp_err *err);

@@ -165,20 +165,12 @@ static bool take(struct tp_read_sums *sums, uint32_t t, uint64_t *block, uint64_
 /* The tensor that has that byte of a file; TP_NO_TENSOR: the header. */
 static uint32_t tensor_at(const struct tp_checkpoint *ckpt, uint32_t file, uint64_t offset)
 {
-    size_t low = 0, high = ckpt->tensor_count;
-    while (low < high) { /* the first that begins behind it */
-        size_t middle = low + (high - low) / 2;
-        const struct tp_tensor *tensor = &ckpt->tensors[ckpt->by_data[middle]];
-        if (tensor->file < file || (tensor->file == file && tensor->offset <= offset))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (!low)
+    const size_t behind = tp_checkpoint_behind(ckpt, file, offset);
+    if (!behind)
         return TP_NO_TENSOR;
-    const struct tp_tensor *tensor = &ckpt->tensors[ckpt->by_data[low - 1]];
+    const struct tp_tensor *tensor = &ckpt->tensors[ckpt->by_data[behind - 1]];
     return tensor->file == file && offset - tensor->offset < tensor->bytes
-               ? ckpt->by_data[low - 1] : TP_NO_TENSOR;
+               ? ckpt->by_data[behind - 1] : TP_NO_TENSOR;
 }
 
 enum tp_code tp_read_sums_note(void *arg, const struct tp_checkpoint *ckpt, uint32_t file,
@@ -268,6 +260,8 @@ enum tp_code tp_read_sums_total(const struct tp_plan *plan, const struct tp_read
     for (size_t f = 0; f < plan->file_count; f++)
         for (size_t i = 0; i < lists[f].count; i++) {
             const struct tp_read_sum *item = &lists[f].items[i];
+            if (item->source >= ckpt->file_count) /* a text says so */
+                continue;
             sums[item->source].a += item->sum.a;
             sums[item->source].b += item->sum.b;
         }
