@@ -243,7 +243,7 @@ template <bool BUT_LAST> static __device__ __forceinline__ void wgmma_wait()
 struct shape {
     u32 m, n, k, groups;
     u32 band;        // tiles across, of those that are worked on at a time
-    const int *rows; // CONTIGUOUS: the group of each row, or less than 0; MASKED: rows of each group
+    const int *rows; // CONTIGUOUS: the group of each row, or less than 0; MASKED: rows of each
 };
 
 struct tile {
@@ -620,8 +620,8 @@ static __device__ __forceinline__ void write_bf16(const float (&total)[SUMS], u3
         u32 to = out + bf16_place(row + lane % 16, i + (step == 2 ? lane / 16 : 0));
         const float *x = total + 4 * i;
         if constexpr (step == 2)
-            asm volatile("stmatrix.sync.aligned.x4.m8n8.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
-                         "r"(bf16_pair(x[0], x[1])), "r"(bf16_pair(x[2], x[3])),
+            asm volatile("stmatrix.sync.aligned.x4.m8n8.shared.b16 [%0], {%1, %2, %3, %4};"
+                         ::"r"(to), "r"(bf16_pair(x[0], x[1])), "r"(bf16_pair(x[2], x[3])),
                          "r"(bf16_pair(x[4], x[5])), "r"(bf16_pair(x[6], x[7])) : "memory");
         else
             asm volatile("stmatrix.sync.aligned.x2.m8n8.shared.b16 [%0], {%1, %2};" ::"r"(to),

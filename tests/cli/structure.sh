@@ -269,7 +269,7 @@ nowhere 'src/pack calls the system past pack/os/os.c' \
     "(^|[^_a-z.>\"])($call)\\(" src/pack/os/os.c src/pack
 
 # What the documents say of the source is found there.
-find src tests scripts samples -type f | sed 's|.*/||' | sort -u >"$work/names"
+find src plugin tests scripts samples -type f | sed 's|.*/||' | sort -u >"$work/names"
 documents=$(ls CONTRIBUTING.md src/*.md 2>/dev/null)
 # shellcheck disable=SC2086
 grep -ohE '[A-Za-z0-9_./*-]+\.(c|h|cu|cuh|inc|sh|py)\b' $documents | sed 's|.*/||' |

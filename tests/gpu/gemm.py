@@ -387,7 +387,8 @@ def speed(opt):
     plugin, library = load_plugin(), deep_gemm() if opt.deep else None
     cache = torch.cuda.get_device_properties(0).L2_cache_size
     ratios = []
-    print("| layout | m | n x k | configuration | us | TFLOPS | GB/s | DeepGEMM us | ratio | torch us |")
+    print("| layout | m | n x k | configuration | us | TFLOPS | GB/s | DeepGEMM us | ratio | "
+          "torch us |")
     for layout, groups, m, n, k in speed_cases(opt.only):
         case = Case(layout, groups, m, n, k)
         case.rotate(cache)
@@ -407,7 +408,8 @@ def speed(opt):
         if deep:
             ratios.append(deep / us["tilepack"])
             ratio = f"{ratios[-1]:.3f}"
-        print(f"| {('dense', 'contiguous', 'masked')[layout]} {groups} | {m} | {n}x{k} | {config} | "
+        name = ("dense", "contiguous", "masked")[layout]
+        print(f"| {name} {groups} | {m} | {n}x{k} | {config} | "
               f"{us['tilepack']:.2f} | {flops / us['tilepack']:.0f} | "
               f"{moved / us['tilepack'] / 1e3:.0f} | {f'{deep:.2f}' if deep else '-'} | {ratio} | "
               f"{us.get('torch', float('nan')):.2f} |", flush=True)
