@@ -27,7 +27,8 @@ constexpr u32 WAVE_ROWS = BLOCK_M < 64 ? BLOCK_M : 64 * WARPGROUPS; // of the ti
 constexpr u32 WAVES = BLOCK_M / WAVE_ROWS;
 constexpr u32 SUMS = BLOCK_N / 2; // a thread's, of 64 by BLOCK_N
 constexpr u32 CLUSTER = CLUSTER_M * CLUSTER_N;
-constexpr bool OVERLAPPED = WAVES == 1 && 3 * SUMS <= 192; // as registers allow
+// As registers allow; and a second stage must be there to be started before the first is released.
+constexpr bool OVERLAPPED = WAVES == 1 && 3 * SUMS <= 192 && STAGES > 1;
 constexpr u32 ELEMENT = FP32_OUT ? 4 : 2;
 constexpr u32 PANEL_BYTES = SWIZZLE ? SWIZZLE : BLOCK_N * ELEMENT; // a row of what one store takes
 constexpr u32 PANELS = BLOCK_N * ELEMENT / PANEL_BYTES;
