@@ -24,9 +24,13 @@ PROVE_NAMES = $(strip $(if $(filter all,$(SCHEDULES)),$(PROVE_GROUPED) $(PROVE_D
               $(if $(filter w4a8,$(SCHEDULES)),$(PROVE_HEURISTIC),$(SCHEDULES))))
 PROVE_OBJ = $(PROVE_NAMES:%=$(BUILD)/prove/%.o)
 
-# All but the table that a plug-in is entered by: tests link it, too.
+# All but the table that a plug-in is entered by: tests link it, too. And what it is made with of
+# the library, of which the rest may take minutes to compile (CUDA).
 PLUGIN_PARTS = $(patsubst %.c,$(BUILD)/%.o,$(filter-out plugin/plugin.c,$(sort \
                $(wildcard plugin/*.c)))) $(BUILD)/plugin_embedded.o
+PLUGIN_BASE  = $(patsubst %.c,$(BUILD)/%.o,$(BASE) $(sort $(wildcard src/pack/os/*.c)) \
+               src/pack/text/text.c src/pack/text/json_scan.c \
+               src/pack/file/sha256.c)
 PLUGIN_TEXT = plugin/differences.cu plugin/fp8_gemm.cu
 
 $(BUILD)/plugin/%.o: plugin/%.c $(BUILD)/config
@@ -81,10 +85,11 @@ $(BUILD)/prove/table.c: FORCE
 # CUTLASS's kernels bring CUDA's runtime, linked statically.
 PROVE_RUNTIME = $(if $(PROVE_NAMES),-L$(CUDA_LIB) -lcudart_static -lrt -lstdc++)
 
-$(PROVE_LIB): $(PROVE_OBJ) $(BUILD)/plugin/plugin.o $(PLUGIN_PARTS) $(BUILD)/prove/table.o \
-              $(BUILD)/libtilepack.a
-	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-z,defs -Wl,--exclude-libs,ALL -o $@ $^ \
-	    $(PROVE_RUNTIME) $(LDLIBS) -ldl
+# It exports what plugin.map says.
+$(PROVE_LIB): $(PROVE_OBJ) $(BUILD)/plugin/plugin.o $(PLUGIN_PARTS) $(PLUGIN_BASE) \
+              $(BUILD)/prove/table.o plugin/plugin.map
+	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-z,defs -Wl,--version-script=plugin/plugin.map -o $@ \
+	    $(filter %.o,$^) $(PROVE_RUNTIME) $(LIBS) -lm -pthread -ldl
 
 $(BUILD)/prove/table.o: $(BUILD)/prove/table.c
 	$(CC) $(CFLAGS) -fvisibility=hidden -c -o $@ $<

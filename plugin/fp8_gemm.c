@@ -115,7 +115,8 @@ enum tp_code fp8_check(const struct tp_sched_config *config, const struct fp8_pr
 static enum tp_code add_wgmma(uint64_t block_n, struct tp_text *to, struct tp_err *err)
 {
     ull sums = block_n / 2;
-    tp_text_addf(to, err, "#define WGMMA_SHAPE \"m64n%lluk32\"\n#define WGMMA_SUMS \"", (ull)block_n);
+    tp_text_addf(to, err, "#define WGMMA_SHAPE \"m64n%lluk32\"\n#define WGMMA_SUMS \"",
+                 (ull)block_n);
     for (ull i = 0; i < sums; i++)
         tp_text_addf(to, err, "%s%%%llu", i ? ", " : "", i);
     tp_text_addf(to, err, "\"\n#define WGMMA_OPERANDS(s) ");

@@ -27,7 +27,8 @@ constexpr u32 WAVE_ROWS = BLOCK_M < 64 ? BLOCK_M : 64 * WARPGROUPS; // of the ti
 constexpr u32 WAVES = BLOCK_M / WAVE_ROWS;
 constexpr u32 SUMS = BLOCK_N / 2; // a thread's, of 64 by BLOCK_N
 constexpr u32 CLUSTER = CLUSTER_M * CLUSTER_N;
-constexpr bool OVERLAPPED = WAVES == 1 && 3 * SUMS <= 192; // as registers allow
+// As registers allow; and a second stage must be there to be started before the first is released.
+constexpr bool OVERLAPPED = WAVES == 1 && 3 * SUMS <= 192 && STAGES > 1;
 constexpr u32 ELEMENT = FP32_OUT ? 4 : 2;
 constexpr u32 PANEL_BYTES = SWIZZLE ? SWIZZLE : BLOCK_N * ELEMENT; // a row of what one store takes
 constexpr u32 PANELS = BLOCK_N * ELEMENT / PANEL_BYTES;
@@ -243,7 +244,7 @@ template <bool BUT_LAST> static __device__ __forceinline__ void wgmma_wait()
 struct shape {
     u32 m, n, k, groups;
     u32 band;        // tiles across, of those that are worked on at a time
-    const int *rows; // CONTIGUOUS: the group of each row, or less than 0; MASKED: rows of each group
+    const int *rows; // CONTIGUOUS: the group of each row, or less than 0; MASKED: rows of each
 };
 
 struct tile {
@@ -620,8 +621,8 @@ static __device__ __forceinline__ void write_bf16(const float (&total)[SUMS], u3
         u32 to = out + bf16_place(row + lane % 16, i + (step == 2 ? lane / 16 : 0));
         const float *x = total + 4 * i;
         if constexpr (step == 2)
-            asm volatile("stmatrix.sync.aligned.x4.m8n8.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
-                         "r"(bf16_pair(x[0], x[1])), "r"(bf16_pair(x[2], x[3])),
+            asm volatile("stmatrix.sync.aligned.x4.m8n8.shared.b16 [%0], {%1, %2, %3, %4};"
+                         ::"r"(to), "r"(bf16_pair(x[0], x[1])), "r"(bf16_pair(x[2], x[3])),
                          "r"(bf16_pair(x[4], x[5])), "r"(bf16_pair(x[6], x[7])) : "memory");
         else
             asm volatile("stmatrix.sync.aligned.x2.m8n8.shared.b16 [%0], {%1, %2};" ::"r"(to),

@@ -10,7 +10,8 @@
 
 enum fp8_layout {
     FP8_DENSE,
-    FP8_CONTIGUOUS, /* rows of all groups one behind the other, each group's from a multiple of 128 */
+    FP8_CONTIGUOUS, /* rows of all groups one behind the other, each group's from a multiple of
+                       128 on */
     FP8_MASKED,     /* room for m rows of each group, of which some are there */
 };
 
@@ -25,7 +26,8 @@ struct fp8_problem {
 /* On the device. */
 struct fp8_operands {
     const void *a, *b;       /* e4m3: [m][k]; [groups][n][k] */
-    const void *row_scales;  /* fp32 [ceil(k / 128)][m rounded up to 4s]; FP8_MASKED: of each group */
+    const void *row_scales;  /* fp32 [ceil(k / 128)][m rounded up to 4s]; FP8_MASKED: of each
+                                group */
     const void *weight_scales; /* fp32 [groups][ceil(n / 128)][ceil(k / 128)] */
     const void *rows; /* int32. FP8_CONTIGUOUS: the group of each row, or less than 0 for none;
                          FP8_MASKED: how many rows each group has */

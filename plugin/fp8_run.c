@@ -6,7 +6,6 @@
 #include "pack/os/os.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { KEPT = 64 /* kernels that stay loaded */ };
 
@@ -22,11 +21,16 @@ struct fp8_problem fp8_problem_of(const struct tilepack_prove_problem *p)
                                 .groups = p->e, .layout = (enum fp8_layout)p->layout};
 }
 
-static bool is_same(const struct fp8_kernel *kernel, const struct tp_sched_config *config,
-                    const struct fp8_problem *problem)
+/* Not by memcmp: what lies between members is anything. */
+static bool is_same(const struct fp8_kernel *kernel, const struct tp_sched_config *c,
+                    const struct fp8_problem *p)
 {
-    return memcmp(&kernel->config, config, sizeof *config) == 0 &&
-           memcmp(&kernel->problem, problem, sizeof *problem) == 0;
+    const struct tp_sched_config *d = &kernel->config;
+    const struct fp8_problem *q = &kernel->problem;
+    return d->block_m == c->block_m && d->block_n == c->block_n && d->stages == c->stages &&
+           d->cluster_m == c->cluster_m && d->cluster_n == c->cluster_n &&
+           d->swizzle == c->swizzle && d->smem == c->smem && d->sms == c->sms && q->m == p->m &&
+           q->n == p->n && q->k == p->k && q->groups == p->groups && q->layout == p->layout;
 }
 
 static enum tp_code get_kernel(const struct tp_sched_config *config,

@@ -26,6 +26,7 @@ enum { LEAST_MAJOR = 12, LEAST_MINOR = 3 }; /* that knows what Hopper's kernels 
     CALL(ptx_size, nvrtcGetPTXSize, (void *program, size_t *size)) \
     CALL(ptx, nvrtcGetPTX, (void *program, char *ptx))
 
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): a declarator and its parameters */
 #define MEMBER(name, symbol, arguments) int (*name) arguments;
 static struct nvrtc {
     CALLS(MEMBER)

@@ -93,6 +93,7 @@ for file in sm90 deepseek ct sm100; do
         .exact == (.box[0] * .box[1] * .box[2])] | all)'
 done
 check "experts, in blocks of 128 rows and in others" report "" "$work/sm90.safetensors" w13 --m 5,128
+# shellcheck disable=SC2016 # the variable is of jq
 says "are planned for the rows as they lie" '.ok and ([.weights[0].cases[] | .predicted as $name |
     .schedules[0] | .schedule == $name and .stages > 0] | all) and .weights[0].kernels == 2'
 check "FP8 with a plug-in of nothing else" report fp8 "$work/deepseek.safetensors" --m 1

@@ -277,7 +277,7 @@ nowhere 'text of layouts where bytes are moved' 'layout_parse\.h|tp_(layout_comp
     src/pack/run src/pack/commit src/pack/inspect src/pack/check src/pack/prove src/pack/bench
 
 # What the documents say of the source is found there.
-find src tests scripts samples -type f | sed 's|.*/||' | sort -u >"$work/names"
+find src plugin tests scripts samples -type f | sed 's|.*/||' | sort -u >"$work/names"
 documents=$(ls CONTRIBUTING.md src/*.md 2>/dev/null)
 # shellcheck disable=SC2086
 grep -ohE '[A-Za-z0-9_./*-]+\.(c|h|cu|cuh|inc|sh|py)\b' $documents | sed 's|.*/||' |

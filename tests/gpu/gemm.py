@@ -37,7 +37,8 @@ ONE, CONTIGUOUS, MASKED = range(3)
 # n, k, and every m of them. The first are edges: of tiles, of scales, of 16 bytes.
 NUMBERS = [
     (8, 16, (1, 3)), (24, 48, (5, 64)), (64, 128, (1, 63, 64, 65)), (200, 272, (7, 129, 300)),
-    (104, 400, (17, 33, 1000)), (576, 512, (1, 16, 17, 32, 33, 128)), (1000, 1040, (40, 515)),
+    (72, 208, (5, 70)), (104, 400, (17, 33, 1000)), (576, 512, (1, 16, 17, 32, 33, 128)),
+    (1000, 1040, (40, 515)),
     (2112, 7168, (1, 16, 64, 128, 300, 1024, 4096)), (4096, 7168, (1, 8, 64, 128, 777, 4096)),
     (7168, 2048, (1, 32, 64, 128, 511, 513, 4096)), (24576, 1536, (1, 48, 64, 128, 1024)),
     (7168, 16384, (1, 64, 128, 1024)), (1536, 7168, (16, 192, 640, 2000)),
@@ -387,7 +388,8 @@ def speed(opt):
     plugin, library = load_plugin(), deep_gemm() if opt.deep else None
     cache = torch.cuda.get_device_properties(0).L2_cache_size
     ratios = []
-    print("| layout | m | n x k | configuration | us | TFLOPS | GB/s | DeepGEMM us | ratio | torch us |")
+    print("| layout | m | n x k | configuration | us | TFLOPS | GB/s | DeepGEMM us | ratio | "
+          "torch us |")
     for layout, groups, m, n, k in speed_cases(opt.only):
         case = Case(layout, groups, m, n, k)
         case.rotate(cache)
@@ -407,7 +409,8 @@ def speed(opt):
         if deep:
             ratios.append(deep / us["tilepack"])
             ratio = f"{ratios[-1]:.3f}"
-        print(f"| {('dense', 'contiguous', 'masked')[layout]} {groups} | {m} | {n}x{k} | {config} | "
+        name = ("dense", "contiguous", "masked")[layout]
+        print(f"| {name} {groups} | {m} | {n}x{k} | {config} | "
               f"{us['tilepack']:.2f} | {flops / us['tilepack']:.0f} | "
               f"{moved / us['tilepack'] / 1e3:.0f} | {f'{deep:.2f}' if deep else '-'} | {ratio} | "
               f"{us.get('torch', float('nan')):.2f} |", flush=True)

@@ -240,7 +240,8 @@ static void check_all(enum tp_sched_kernel planner)
 {
     static const uint64_t shapes[][3] = {{1, 8, 16},     {3, 24, 48},     {17, 104, 400},
                                          {64, 128, 128}, {65, 200, 272},  {129, 576, 512},
-                                         {300, 136, 784}, {513, 520, 384}, {1100, 264, 256}};
+                                         {300, 136, 784}, {513, 520, 384}, {1100, 264, 256},
+                                         {40, 64, 208} /* one stage for two steps */};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int fp32 = 0; fp32 < 2; fp32++) {
             struct fp8_problem p = {.m = shapes[i][0], .n = shapes[i][1], .k = shapes[i][2],

@@ -48,8 +48,8 @@ static enum tp_code absent(const char *path, const char *why, struct tp_err *err
     bool named = strchr(path, '/') != NULL, there = named && tp_os_there(path, &st, err);
     if (err->code)
         return err->code;
-    tp_err_hint(err, "'make prove' in tilepack's source builds it in seconds; it is looked for beside "
-                     "the program, in ../lib, and where TILEPACK_PROVE says");
+    tp_err_hint(err, "'make prove' in tilepack's source builds it in seconds; it is looked for "
+                     "beside the program, in ../lib, and where TILEPACK_PROVE says");
     if (!there)
         return tp_fail(err, TP_E_UNSUPPORTED, "the plug-in with the kernels, %s, is not installed",
                        named ? path : LIBRARY);

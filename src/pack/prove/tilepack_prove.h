@@ -7,9 +7,10 @@
  *     const struct tilepack_prove_plugin *tilepack_prove_plugin(void);
  *
  * All functions return 0, or another number after writing one line into `message` (of `size`
- * bytes): TP_E_UNSUPPORTED for what is not done or lacks something on this machine. They are called from one thread, after open(), and wait for the device: what they
- * were asked for is done when they return. Memory of alloc() need not be memory of a GPU: the
- * program never looks into it.
+ * bytes): TP_E_UNSUPPORTED for what is not done, or lacks something on this machine. They are
+ * called from one thread, after open(), and wait for the device: what they were asked for is done
+ * when they return. Memory of alloc() need not be memory of a GPU: the program never looks into
+ * it.
  */
 #ifndef TILEPACK_PROVE_H
 #define TILEPACK_PROVE_H
