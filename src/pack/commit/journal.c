@@ -227,8 +227,8 @@ static const char *read_command(const char *line, const char *end, char **comman
     return stop + 1;
 }
 
-static enum tp_code read_back(const struct tp_journal *journal, char **text, size_t *size,
-                              struct tp_err *err)
+enum tp_code tp_journal_text(const struct tp_journal *journal, char **text, size_t *size,
+                             struct tp_err *err)
 {
     struct stat st;
     *text = NULL;
@@ -244,7 +244,7 @@ static enum tp_code resume(struct tp_journal *journal, int dir,
     struct tp_err memory = {0};
     char hash[TP_HASH_TEXT], *text;
     size_t size = 0, next = 0, head = MAGIC_SIZE + TP_HASH_TEXT;
-    enum tp_code code = read_back(journal, &text, &size, err);
+    enum tp_code code = tp_journal_text(journal, &text, &size, err);
     if (code)
         return code;
     tp_hash_print(work->plan->hash, hash);
@@ -321,11 +321,26 @@ enum tp_code tp_journal_add(struct tp_journal *journal, const struct tp_plan *pl
     tp_hash_print(hash, digits);
     enum tp_code code = tp_text_addf(&line, err, "%s %s", plan->files[file].name, digits);
     if (code == TP_OK && (!read->known || (code = tp_read_list_text(read, &line, err)) == TP_OK) &&
-        (code = tp_text_add_word(&line, "\n", err)) == TP_OK && (code = tp_read_list_copy(&journal->read[file], read, err)) == TP_OK)
+        (code = tp_text_add_word(&line, "\n", err)) == TP_OK &&
+        (code = tp_read_list_copy(&journal->read[file], read, err)) == TP_OK)
         code = tp_os_write(journal->fd, line.data, line.size, journal->size, journal->path, err);
     journal->size += line.size;
     tp_text_free(&line);
     memcpy(journal->hash[file], hash, TP_HASH_BYTES);
+    return code ? code : tp_os_fsync(journal->fd, journal->path, err);
+}
+
+enum tp_code tp_journal_join(struct tp_journal *journal, const struct tp_plan *plan,
+                             const char *text, struct tp_err *err)
+{
+    const char *stop;
+    size_t size = strlen(text), next = 0;
+    for (const char *line = text; (stop = strchr(line, '\n')); line = stop + 1)
+        read_line(line, (size_t)(stop - line), plan, journal, &next, err);
+    if (err->code)
+        return err->code;
+    enum tp_code code = tp_os_write(journal->fd, text, size, journal->size, journal->path, err);
+    journal->size += size;
     return code ? code : tp_os_fsync(journal->fd, journal->path, err);
 }
 
