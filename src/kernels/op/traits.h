@@ -13,6 +13,9 @@
 extern "C" {
 #endif
 
+/* The bit of `needs` for a codec or an element that the reference alone knows yet. */
+#define TP_NEED_SLOW (UINT32_C(1) << 31)
+
 struct tp_element_traits {
     const char *name;    /* in format files and descriptors */
     uint8_t bits;
@@ -36,8 +39,7 @@ struct tp_codec_traits {
     bool searches_rows;  /* and for the least error of what the W4A8 kernel computes */
     uint8_t middle;      /* of integers: the canonical code of 0 */
     uint32_t codes, scales; /* the elements that they may have, as 1 << enum tp_element */
-    uint32_t needs;      /* TP_NEED_... bits: of a codec that fast kernels do not know, one of its
-                            own */
+    uint32_t needs;      /* TP_NEED_... bits */
 };
 
 /* By enum tp_element and enum tp_codec. */
