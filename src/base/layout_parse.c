@@ -221,15 +221,9 @@ enum tp_code tp_layout_compile(const char *text, struct tp_layout_expr *expr, st
 enum tp_code tp_layout_parse(const char *text, struct tp_box3 box, struct tp_layout *layout,
                              struct tp_err *err)
 {
-    return tp_layout_parse_of(text, box, 1, layout, err);
-}
-
-enum tp_code tp_layout_parse_of(const char *text, struct tp_box3 box, uint64_t stretches,
-                                struct tp_layout *layout, struct tp_err *err)
-{
     struct tp_layout_expr expr;
     enum tp_code code = tp_layout_compile(text, &expr, err);
-    return code ? code : tp_layout_eval(&expr, box, stretches, layout, err);
+    return code ? code : tp_layout_eval(&expr, box, 1, layout, err);
 }
 
 static enum tp_code evaluate(const char *text, const struct tp_step_values *of, bool has_index,

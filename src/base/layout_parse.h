@@ -22,10 +22,6 @@ enum tp_code tp_layout_compile(const char *text, struct tp_layout_expr *expr,
 enum tp_code tp_layout_parse(const char *text, struct tp_box3 box, struct tp_layout *layout,
                              struct tp_err *err);
 
-/* The same of a weight of so many stretches. */
-enum tp_code tp_layout_parse_of(const char *text, struct tp_box3 box, uint64_t stretches,
-                                struct tp_layout *layout, struct tp_err *err);
-
 /* Evaluates one expression of the grammar above, e.g. "align(N,4)*2".
  * Overflow, inexact division and unknown names are TP_E_INPUT. */
 enum tp_code tp_expr_eval(const char *text, struct tp_box3 box, uint64_t *value,

@@ -87,6 +87,7 @@ for key in name title about loads_in source version experts codec block; do
     refuse "without $key" "/^  \"$key\"/d" "\"$key\" is"
 done
 refuse "another word for experts" 's/"stack"/"stacked"/' "\"experts\" is 'stacked'"
+refuse "codes of another codec" 's/"element": "e4m3"/"element": "e2m1"/' "\"element\" of \"weight_tiles\" is 'e2m1'"
 refuse "no JSON" 's/^{/{{/' "line 1"
 refuse "no bijection" 's/(1,128))/(2,128))/' "not a bijection"
 refuse "a name that would do harm on a terminal" 's/fp8-own/fp8\\u001b[31m/' '"name" is not'

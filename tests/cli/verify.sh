@@ -255,10 +255,14 @@ says "a source for what was not converted" 4 "does not say how it was converted"
     --set scale=ue8m0 --exclude 'layers\.0' --no-stack -q || bad "convert with options"
 says "recorded options" 0 "no difference" set --against src
 # Damaged, what is recorded is a fault of the file, and not of the command line.
+# A format by another name may be one that is not known here.
 for change in 'variant/varient' 'fp8-deepseek/fp8-deepseel' 'ue8m0/ue8m9'; do
     cp -r "$work/set" "$work/d2"
     sed -i "s/$change/" "$work"/d2/*.safetensors
-    says "damaged: $change" 3 "the recorded request" d2 --against src
+    case $change in
+    *deepseel) says "damaged: $change" 4 "the format 'fp8-deepseel' is not known here" d2 --against src ;;
+    *) says "damaged: $change" 3 "the recorded request" d2 --against src ;;
+    esac
     rm -r "$work/d2"
 done
 

@@ -305,13 +305,12 @@ static uint32_t out_needs(const struct tp_op *op, const struct tp_op_out *out)
            (out->word_bits ? TP_NEED_MOVED : 0u) |
            (out->word_bits && out->fill ? TP_NEED_MOVED_FILL : 0u) |
            (out->factor ? numbers ? TP_NEED_FACTOR : TP_NEED_INT_FACTOR : 0u) |
-           (out->element == TP_ELEM_E5M3 ? TP_NEED_E5M3 : 0u) |
-           (out->least > 0 ? TP_NEED_LEAST : 0u);
+           (out->least > 0 ? TP_NEED_LEAST : 0u) | tp_elements[out->element].needs;
 }
 
 uint32_t tp_op_needs(const struct tp_op *op)
 {
-    uint32_t needs = op->needs | (tp_codecs[op->codec].is_number ? TP_NEED_NUMBERS : 0u) |
+    uint32_t needs = op->needs | tp_codecs[op->codec].needs |
                      (tp_op_zero_is_product(op) ? TP_NEED_PRODUCT : 0u);
     for (uint32_t i = 0; i < op->outs; i++)
         needs |= out_needs(op, &op->out[i]);

@@ -43,7 +43,7 @@ const struct tp_element_traits tp_elements[TP_ELEM_COUNT] = {
     [TP_ELEM_I64] = {"i64", 64, .dtype = TP_I64, .value = i64},
     [TP_ELEM_INT8] = {"int8", 8, .dtype = TP_I8, .value = int8},
     [TP_ELEM_UINT8B128] = {"uint8b128", 8, .dtype = TP_U8, .value = byte},
-    [TP_ELEM_E5M3] = {"e5m3", 8, .value = e5m3},
+    [TP_ELEM_E5M3] = {"e5m3", 8, .value = e5m3, .needs = TP_NEED_E5M3},
 };
 
 unsigned tp_element_bits(enum tp_element element) { return tp_elements[element].bits; }
@@ -59,16 +59,46 @@ static const char *const mx_rules[] = {"rceil", "floor", "ct", "even", "ceil", N
 static const char *const nvfp4_rules[] = {"ct", "torchao", "modelopt", NULL};
 static const char *const none[] = {NULL};
 
+#define SET(element) (1u << TP_ELEM_##element)
+#define HALVES (SET(BF16) | SET(F16))
+#define FLOATS (HALVES | SET(F32))
+
 const struct tp_codec_traits tp_codecs[TP_CODEC_COUNT] = {
     [TP_CODEC_INT4] = {"int4", int_rules, int_scales, .is_int = true, .middle = 8,
-                       .searches = true, .searches_rows = true},
-    [TP_CODEC_FP8] = {"fp8", fp8_rules, fp8_scales},
-    [TP_CODEC_MXFP8] = {"mxfp8", mx_rules, none},
-    [TP_CODEC_MXFP4] = {"mxfp4", mx_rules, none, .searches = true},
-    [TP_CODEC_NVFP4] = {"nvfp4", nvfp4_rules, none, .has_global = true, .searches = true},
-    [TP_CODEC_INT8] = {"int8", int_rules, int_scales, .is_int = true, .middle = 128},
-    [TP_CODEC_FLOAT] = {"float", none, none, .is_number = true},
+                       .searches = true, .searches_rows = true,
+                       .codes = SET(INT4) | SET(INT8), .scales = FLOATS},
+    [TP_CODEC_FP8] = {"fp8", fp8_rules, fp8_scales, .codes = SET(E4M3),
+                      .scales = FLOATS | SET(E8M0)},
+    [TP_CODEC_MXFP8] = {"mxfp8", mx_rules, none, .codes = SET(E4M3), .scales = SET(E8M0)},
+    [TP_CODEC_MXFP4] = {"mxfp4", mx_rules, none, .searches = true, .codes = SET(E2M1),
+                        .scales = SET(E8M0)},
+    [TP_CODEC_NVFP4] = {"nvfp4", nvfp4_rules, none, .has_global = true, .searches = true,
+                        .codes = SET(E2M1), .scales = SET(E4M3) | SET(E5M3)},
+    [TP_CODEC_INT8] = {"int8", int_rules, int_scales, .is_int = true, .middle = 128,
+                       .codes = SET(INT8) | SET(UINT8B128), .scales = FLOATS},
+    [TP_CODEC_FLOAT] = {"float", none, none, .is_number = true, .codes = FLOATS,
+                        .needs = TP_NEED_NUMBERS},
 };
+
+static uint32_t elements_of(enum tp_codec codec, enum tp_role role)
+{
+    const struct tp_codec_traits *c = &tp_codecs[codec];
+    switch (role) {
+    case TP_ROLE_CODES: return c->codes;
+    case TP_ROLE_SCALE: return c->scales;
+    case TP_ROLE_GROUP8: return c->searches_rows ? SET(E4M3X8) : 0; /* of the W4A8 kernel */
+    case TP_ROLE_CHANNEL: return c->searches_rows ? SET(F32) : 0;
+    case TP_ROLE_GLOBAL: return c->has_global ? SET(F32) : c->scales & (SET(F32) | SET(BF16));
+    case TP_ROLE_ZERO: return c->is_int ? SET(INT4) | SET(UINT8B128) | HALVES : 0;
+    case TP_ROLE_ORDER: return c->is_int ? SET(I32) : 0;
+    default: return UINT32_MAX;
+    }
+}
+
+bool tp_codec_takes(enum tp_codec codec, enum tp_role role, enum tp_element element)
+{
+    return elements_of(codec, role) >> element & 1;
+}
 
 bool tp_op_is_int(const struct tp_op *op) { return tp_codecs[op->codec].is_int; }
 

@@ -13,6 +13,9 @@
 extern "C" {
 #endif
 
+/* The bit of `needs` for a codec or an element that the reference alone knows yet. */
+#define TP_NEED_SLOW (UINT32_C(1) << 31)
+
 struct tp_element_traits {
     const char *name;    /* in format files and descriptors */
     uint8_t bits;
@@ -22,6 +25,7 @@ struct tp_element_traits {
     enum tp_dtype dtype; /* which safetensors has for one such number, or NONE */
     double (*value)(const uint8_t *at); /* the number by itself, of little-endian bytes or a
                             nibble; NULL: it needs the operation's table */
+    uint32_t needs;      /* TP_NEED_... bits of an operation that has such an output */
 };
 
 struct tp_codec_traits {
@@ -34,12 +38,17 @@ struct tp_codec_traits {
     bool searches;       /* scales can be searched for the least error */
     bool searches_rows;  /* and for the least error of what the W4A8 kernel computes */
     uint8_t middle;      /* of integers: the canonical code of 0 */
+    uint32_t codes, scales; /* the elements that they may have, as 1 << enum tp_element */
+    uint32_t needs;      /* TP_NEED_... bits */
 };
 
 /* By enum tp_element and enum tp_codec. */
 extern const struct tp_element_traits tp_elements[TP_ELEM_COUNT];
 extern const struct tp_codec_traits tp_codecs[TP_CODEC_COUNT];
 extern const char *const tp_role_names[TP_ROLE_COUNT];
+
+/* Whether an output of that role may have that element. */
+bool tp_codec_takes(enum tp_codec codec, enum tp_role role, enum tp_element element);
 
 /* The canonical code that stands for 0, from which codes count; 0 where they are no integers. */
 static inline int tp_op_middle(const struct tp_op *op) { return tp_codecs[op->codec].middle; }

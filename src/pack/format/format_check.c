@@ -6,6 +6,7 @@
 #include "pack/format/format_check.h"
 
 #include "base/num.h"
+#include "kernels/op/traits.h"
 #include "pack/format/format_rule.h"
 
 #include <string.h>
@@ -143,6 +144,20 @@ static enum tp_code check_scales(const struct tp_format *format, const struct tp
     return TP_OK;
 }
 
+/* What codes and scales of a codec cannot be. */
+static enum tp_code check_elements(const struct tp_format *format, struct tp_err *err)
+{
+    for (uint32_t i = 0; i < format->op.outs; i++) {
+        const struct tp_op_out *out = &format->op.out[i];
+        if (!tp_codec_takes(format->op.codec, out->role, out->element))
+            return tp_fail(err, TP_E_INPUT, "\"element\" of \"%s\" is '%s', which \"%s\" of "
+                           "codec '%s' cannot be", format->out[i].suffix,
+                           tp_elements[out->element].name, tp_role_names[out->role],
+                           tp_codecs[format->op.codec].name);
+    }
+    return TP_OK;
+}
+
 /* ---- shapes -------------------------------------------------------------- */
 
 static enum tp_code check_shape(const struct tp_format *format, uint32_t i, struct tp_box3 box,
@@ -174,7 +189,9 @@ enum tp_code tp_format_check(const struct tp_format *format, struct tp_err *err)
 {
     uint64_t group = format->group && format->group != TP_GROUP_ROW ? format->group : 128;
     struct tp_box3 box = {3, 1024, format->is_bias ? 1 : 16 * group};
-    enum tp_code code = check_scales(format, &format->op, err);
+    enum tp_code code = check_elements(format, err);
+    if (code == TP_OK)
+        code = check_scales(format, &format->op, err);
     for (uint32_t p = 0; p < format->params; p++)
         for (uint32_t c = 0; c < format->param[p].count && !code; c++) {
             struct tp_op op = format->op;

@@ -217,7 +217,8 @@ bool tp_format_is_added(const struct tp_format *format)
 
 const struct tp_format *tp_format_bias(const struct tp_format *format)
 {
-    return tp_format_find(format->name)->bias;
+    const struct tp_format *base = tp_format_find(format->name);
+    return base ? base->bias : NULL; /* none of an unknown one */
 }
 
 /* Formats with other group sizes than their files', made when a source has one or a

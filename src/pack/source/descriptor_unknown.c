@@ -63,38 +63,6 @@ static bool is_name(const json_t *json)
 
 /* ---- outputs ------------------------------------------------------------- */
 
-#define SET(element) (1u << TP_ELEM_##element)
-#define INTEGERS (SET(INT4) | SET(INT8))
-#define HALVES (SET(BF16) | SET(F16))
-
-/* The elements that outputs of a role may have, by codec. */
-static uint32_t elements_of(enum tp_codec codec, enum tp_role role)
-{
-    static const uint32_t codes[TP_CODEC_COUNT] = {
-        [TP_CODEC_INT4] = INTEGERS,         [TP_CODEC_INT8] = SET(INT8) | SET(UINT8B128),
-        [TP_CODEC_FP8] = SET(E4M3),         [TP_CODEC_MXFP8] = SET(E4M3),
-        [TP_CODEC_MXFP4] = SET(E2M1),       [TP_CODEC_NVFP4] = SET(E2M1),
-        [TP_CODEC_FLOAT] = HALVES | SET(F32),
-    };
-    static const uint32_t scales[TP_CODEC_COUNT] = {
-        [TP_CODEC_INT4] = HALVES | SET(F32), [TP_CODEC_INT8] = HALVES | SET(F32),
-        [TP_CODEC_FP8] = HALVES | SET(F32) | SET(E8M0), [TP_CODEC_MXFP8] = SET(E8M0),
-        [TP_CODEC_MXFP4] = SET(E8M0),        [TP_CODEC_NVFP4] = SET(E4M3) | SET(E5M3),
-    };
-    bool is_int = tp_codecs[codec].is_int, fp8 = codec == TP_CODEC_FP8;
-    switch (role) {
-    case TP_ROLE_CODES: return codes[codec];
-    case TP_ROLE_SCALE: return scales[codec];
-    case TP_ROLE_GROUP8: return codec == TP_CODEC_INT4 ? SET(E4M3X8) : 0;
-    case TP_ROLE_CHANNEL: return codec == TP_CODEC_INT4 ? SET(F32) : 0;
-    case TP_ROLE_GLOBAL:
-        return tp_codecs[codec].has_global ? SET(F32) : fp8 ? SET(F32) | SET(BF16) : 0;
-    case TP_ROLE_ZERO: return is_int ? SET(INT4) | SET(UINT8B128) | HALVES : 0;
-    case TP_ROLE_ORDER: return is_int ? SET(I32) : 0;
-    default: return UINT32_MAX;
-    }
-}
-
 /* Numbers alone, a bijection. Whether all elements of the weight have a place in it is asked
  * later, when `per` is known. */
 static enum tp_code read_layout(const json_t *json, struct tp_op_out *out, struct tp_err *err)
@@ -193,7 +161,7 @@ static enum tp_code read_output(const json_t *json, const struct tp_format *form
     if (!is_name(json_object_get(json, "suffix")))
         return bad(err, "\"suffix\" is wrong");
     out->suffix = json_string_value(json_object_get(json, "suffix"));
-    if (!(elements_of(format->op.codec, op->role) >> op->element & 1))
+    if (!tp_codec_takes(format->op.codec, op->role, op->element))
         return unknown(format, "kind of outputs", out->suffix, err);
     if ((code = read_place(json, op, err)) ||
         (bits && (code = read_word_bits(bits, op, err))) ||
