@@ -1,6 +1,5 @@
 /* `tilepack join`: the slices of all ranks become one checkpoint again. */
 #include "cli/cmd.h"
-#include "cli/escape.h"
 #include "cli/human.h"
 #include "cli/plan_memory.h"
 #include "cli/progress.h"
@@ -19,14 +18,13 @@ static int print_result(const struct tp_options *o, const struct tp_join *join,
     const struct tp_plan *plan = tp_join_plan(join);
     char bytes[TP_HUMAN];
     if (o->json)
-        return tp_json_print(json_pack("{s:o,s:b,s:I,s:I,s:I,s:I,s:I}", "output",
-                                       tp_json_text(output), "already_done",
-                                       result->already_done, "ranks",
-                                       (json_int_t)tp_join_ranks(join), "joined",
-                                       (json_int_t)plan->unit_count, "bytes_out",
-                                       (json_int_t)plan->bytes_out, "shards",
-                                       (json_int_t)plan->file_count, "shards_resumed",
-                                       (json_int_t)result->resumed));
+        return tp_json_result(tp_str("output", output),
+                              tp_bool("already_done", result->already_done),
+                              tp_num("ranks", tp_join_ranks(join)),
+                              tp_num("joined", plan->unit_count),
+                              tp_num("bytes_out", plan->bytes_out),
+                              tp_num("shards", plan->file_count),
+                              tp_num("shards_resumed", result->resumed));
     if (!tp_report_new(output, result->already_done, TP_LOOKED_AT))
         return TP_OK;
     tp_print_text(stdout, output);

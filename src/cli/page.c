@@ -4,7 +4,7 @@
 #include "cli/page.h"
 
 #include "base/suffix.h"
-#include "cli/escape.h"
+#include "cli/print_text.h"
 #include "pack/commit/partial_name.h"
 
 #include <errno.h>

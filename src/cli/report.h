@@ -7,10 +7,10 @@
 #ifndef TP_CLI_REPORT_H
 #define TP_CLI_REPORT_H
 
-#include "cli/escape.h"
+#include "cli/print_text.h"
 #include "cli/options.h"
+#include "cli/writer.h"
 
-#include <jansson.h>
 #include <stdio.h>
 
 /* Remembers --json, --quiet, --verbose, --color (with NO_COLOR). Until it is
@@ -53,9 +53,13 @@ int tp_report_finish(int status);
  * "0" ends it. */
 const char *tp_style(const char *style);
 
-/* Steals `object` (an object without "version"), prints it on stdout with
- * "version":1 first. Returns TP_OK, or TP_E_MEMORY after reporting it. */
-int tp_json_print(json_t *object);
+/* Begins a result in JSON, with "version" in it. */
+void tp_json_open(struct tp_writer *w);
+/* Ends it and prints it on stdout. Returns TP_OK, or TP_E_MEMORY after reporting it. */
+int tp_json_close(struct tp_writer *w);
+/* All of a result that has no list: tp_json_result(tp_str("path", path), ...). */
+#define tp_json_result(...) tp_json_members(TP_MEMBERS(__VA_ARGS__))
+int tp_json_members(const struct tp_member *members);
 
 /* What becomes of a column on a terminal that is too narrow. */
 enum tp_narrow {

@@ -1,7 +1,6 @@
 /* Text tables: all cells are kept, then printed in columns. They are kept in few large
  * blocks, so that 100,000 rows cost little.
  * Invariant: on anything but a terminal every cell is printed whole, in one line. */
-#include "cli/escape.h"
 #include "cli/report.h"
 
 #include <stdlib.h>
