@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-bool tp_escape_parts(const char *text, size_t size, bool json, tp_escaped_part *put, FILE *out)
+bool tp_escape_parts(const char *text, size_t size, bool json, tp_escaped_part *put, void *to)
 {
     enum { PART = 1024 };
     char escaped[TP_ESCAPED * PART];
@@ -12,7 +12,7 @@ bool tp_escape_parts(const char *text, size_t size, bool json, tp_escaped_part *
         size_t part = size < PART ? size : PART;
         for (int back = 0; part < size && back < 3 && (text[part] & 0xC0) == 0x80; back++)
             part--;
-        if (!put(escaped, (size_t)(tp_escape(escaped, text, part, json) - escaped), out))
+        if (!put(escaped, (size_t)(tp_escape(escaped, text, part, json) - escaped), to))
             return false;
         text += part;
         size -= part;
@@ -20,7 +20,7 @@ bool tp_escape_parts(const char *text, size_t size, bool json, tp_escaped_part *
     return true;
 }
 
-static bool put_part(const char *text, size_t size, FILE *out)
+static bool put_part(const char *text, size_t size, void *out)
 {
     return fwrite(text, 1, size, out) == size;
 }

@@ -10,8 +10,8 @@
 
 /* tp_escape() in parts that end where a character does, each handed to `put`, so that text of any
  * length takes no memory. False as soon as `put` says so. */
-typedef bool tp_escaped_part(const char *text, size_t size, FILE *out);
-bool tp_escape_parts(const char *text, size_t size, bool json, tp_escaped_part *put, FILE *out);
+typedef bool tp_escaped_part(const char *text, size_t size, void *to);
+bool tp_escape_parts(const char *text, size_t size, bool json, tp_escaped_part *put, void *to);
 
 /* Prints text so. */
 void tp_print_text(FILE *out, const char *text);

@@ -57,26 +57,22 @@ const char *tp_style(const char *style)
 
 /* ---------------------------------------------------------------- messages -- */
 
-static void say_v(const char *label, const char *style, const char *fmt, va_list args)
+void tp_message(enum tp_message kind, const char *fmt, ...)
 {
+    bool warning = kind == TP_WARNING;
     char text[2048];
+    va_list args;
+    if (kind == TP_NOTE ? !mode.verbose : mode.quiet)
+        return;
+    va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
     tp_progress_pause();
-    fprintf(stderr, "tilepack: %s%s%s", sequence(mode.color_err, style), label,
-            sequence(mode.color_err, "0"));
+    fprintf(stderr, "tilepack: %s%s%s", sequence(mode.color_err, warning ? "33" : "0"),
+            warning ? "warning: " : "", sequence(mode.color_err, "0"));
     tp_print_text(stderr, text);
     fputc('\n', stderr);
     tp_progress_resume();
-}
-
-void tp_warn(const char *fmt, ...)
-{
-    va_list args;
-    if (mode.quiet)
-        return;
-    va_start(args, fmt);
-    say_v("warning: ", "33", fmt, args);
-    va_end(args);
 }
 
 void tp_warn_unlocked(const char *output)
@@ -89,26 +85,6 @@ void tp_warn_unchecked(const char *ranks)
 {
     tp_warn("%s: tilepack-tp.json has no checksum, as 0.1.0 wrote it: a change of what it says of "
             "the whole's tensors would not be found", ranks);
-}
-
-void tp_note(const char *fmt, ...)
-{
-    va_list args;
-    if (!mode.verbose)
-        return;
-    va_start(args, fmt);
-    say_v("", "0", fmt, args);
-    va_end(args);
-}
-
-void tp_say(const char *fmt, ...)
-{
-    va_list args;
-    if (mode.quiet)
-        return;
-    va_start(args, fmt);
-    say_v("", "0", fmt, args);
-    va_end(args);
 }
 
 static const char *code_name(enum tp_code code)

@@ -28,16 +28,17 @@ int tp_report_error(const struct tp_err *err);
  * NULL. Returns err->code. */
 int tp_report_usage(const char *command, const struct tp_err *err);
 
-/* "tilepack: warning: ..." on stderr unless --quiet. */
-void tp_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* A line on stderr: "tilepack: warning: ..." unless --quiet, "tilepack: ..." of what is worth
+ * knowing and no reason to worry unless --quiet, and of what is asked for with --verbose. */
+enum tp_message { TP_WARNING, TP_SAID, TP_NOTE };
+void tp_message(enum tp_message kind, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+#define tp_warn(...) tp_message(TP_WARNING, __VA_ARGS__)
+#define tp_say(...) tp_message(TP_SAID, __VA_ARGS__)
+#define tp_note(...) tp_message(TP_NOTE, __VA_ARGS__)
 /* The warning that the output was written without a lock. */
 void tp_warn_unlocked(const char *output);
 /* The warning that ranks of 0.1.0 are not as well protected as others. */
 void tp_warn_unchecked(const char *ranks);
-/* "tilepack: ..." on stderr, only under --verbose. */
-/* On stderr, unless --quiet: what is worth knowing and no reason to worry. */
-void tp_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-void tp_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Whether something is to be said of an output that a command made: not under --quiet,
  * and nothing more where it was complete already, which is said here, with what that means. */
