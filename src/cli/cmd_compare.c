@@ -21,13 +21,7 @@ static enum tp_code make_request(const struct tp_options *o, const struct tp_for
     *request = (struct tp_request){.requantize = true, .keep_nonfinite = true, .bare = true,
                                    .outline = !o->full};
     enum tp_code code = tp_request_to(request, format->name, NULL, 0, err);
-    if (code == TP_OK)
-        code = tp_request_facts(o, request, err);
-    for (size_t i = 0; i < o->include.count && code == TP_OK; i++)
-        code = tp_request_include(request, o->include.item[i], err);
-    for (size_t i = 0; i < o->exclude.count && code == TP_OK; i++)
-        code = tp_request_exclude(request, o->exclude.item[i], err);
-    return code;
+    return code ? code : tp_request_choice(o, request, err);
 }
 
 /* The request is for weights as if alone where the source has no activation scales. */

@@ -52,23 +52,18 @@ static void put_weight(struct tp_writer *w, size_t i, const void *of)
 static int print_json(const struct tp_options *o, const struct tp_verify_report *report,
                       double seconds)
 {
-    struct tp_writer w;
-    tp_json_open(&w);
-    tp_write(&w, tp_str("path", o->arg.item[0]), tp_bool("ok", !report->problem_count),
-             tp_bool("by_tilepack", report->by_tilepack), tp_num("shards", report->shards),
-             tp_num("tensors", report->tensors), tp_num("packed", report->packed),
-             tp_num("hashed", report->hashed), tp_num("padded", report->padded),
-             tp_num("bytes", report->bytes), tp_real("seconds", seconds));
-    tp_list_of(&w, "problems", report->problem_count, put_problem, report->problems);
-    if (report->note_count)
-        tp_list_of(&w, "notes", report->note_count, put_problem, report->notes);
-    if (report->digests)
-        tp_write(&w, tp_num("digests", report->digests));
-    if (o->against) {
-        tp_write(&w, tp_str("against", o->against), tp_num("kept", report->kept));
-        tp_list_of(&w, "weights", report->unit_count, put_weight, report);
-    }
-    return tp_json_close(&w);
+    return tp_json_result(
+        tp_str("path", o->arg.item[0]), tp_bool("ok", !report->problem_count),
+        tp_bool("by_tilepack", report->by_tilepack), tp_num("shards", report->shards),
+        tp_num("tensors", report->tensors), tp_num("packed", report->packed),
+        tp_num("hashed", report->hashed), tp_num("padded", report->padded),
+        tp_num("bytes", report->bytes), tp_real("seconds", seconds),
+        tp_list("problems", report->problem_count, put_problem, report->problems),
+        tp_if(report->note_count, tp_list("notes", report->note_count, put_problem, report->notes)),
+        tp_if(report->digests, tp_num("digests", report->digests)),
+        tp_if(o->against, tp_str("against", o->against)),
+        tp_if(o->against, tp_num("kept", report->kept)),
+        tp_if(o->against, tp_list("weights", report->unit_count, put_weight, report)));
 }
 
 /* ---- text ------------------------------------------------------------------ */

@@ -52,21 +52,18 @@ static void put_format(struct tp_writer *w, size_t i, const void *of)
              tp_if(measured, tp_real("snr_db", c->sum.mean_db)),
              tp_if(measured, tp_real("worst_db", measured ? c->ranks[0].db : 0)),
              tp_if(measured, tp_real("relative", c->sum.relative)),
-             tp_cell("size", tp_human_bytes(size, c->bytes)), tp_cell("remark", worst));
+             tp_cell("size", tp_human_bytes(size, c->bytes)), tp_cell("remark", worst),
+             tp_list("worst_first", c->rank_count, put_weight, c));
     tp_cellf(w, "share", "%.3f", (double)c->bytes / (double)(all->bytes ? all->bytes : 1));
     tp_cellf(w, "bits_", c->sum.weights ? "%.3f" : "-", c->sum.bits);
-    tp_list_of(w, "worst_first", c->rank_count, put_weight, c);
     tp_end(w, '}');
 }
 
 static int print_json(const struct tp_candidates *all)
 {
-    struct tp_writer w;
-    tp_json_open(&w);
-    tp_write(&w, tp_str("source", all->source), tp_num("bytes", all->bytes),
-             tp_bool("full", all->full), tp_real("seconds", all->seconds));
-    tp_list_of(&w, "formats", all->count, put_format, all);
-    return tp_json_close(&w);
+    return tp_json_result(tp_str("source", all->source), tp_num("bytes", all->bytes),
+                          tp_bool("full", all->full), tp_real("seconds", all->seconds),
+                          tp_list("formats", all->count, put_format, all));
 }
 
 /* ---- text ------------------------------------------------------------------ */

@@ -1,6 +1,6 @@
 /* The table of tensors. Made for 100,000 of them: one pass to find what belongs to what. */
 #include "cli/dump.h"
-#include "cli/report.h"
+#include "cli/rows.h"
 #include "pack/format/format_words.h"
 #include "pack/text/pattern.h"
 
@@ -98,7 +98,7 @@ static enum tp_code choose(struct tp_listing *listing, const char *operand, stru
     return tp_fail(err, TP_E_USAGE, "no tensor or weight matches '%.200s'", operand);
 }
 
-/* ---- text --------------------------------------------------------------- */
+/* ---- what is printed ------------------------------------------------------ */
 
 /* The weights of a format with a listed tensor of codes. */
 static size_t weights_of(const struct tp_listing *listing, const struct tp_format *format)
@@ -138,31 +138,39 @@ static void print_total(const struct tp_listing *listing)
     putchar('\n');
 }
 
-static int print_text(const struct tp_options *o, const struct tp_listing *listing)
+static void put_tensor(struct tp_writer *w, size_t i, const void *of)
 {
-    static const struct tp_column columns[] = {
-        {"tensor", false, TP_NARROW_FOLD}, {"dtype", false, TP_NARROW_WHOLE},
-        {"shape", false, TP_NARROW_WHOLE}, {"bytes", true, TP_NARROW_WHOLE},
-        {"holds", false, TP_NARROW_WHOLE}, {"file", false, TP_NARROW_FOLD},
-        {"offset", true, TP_NARROW_WHOLE}};
+    const struct tp_listing *listing = of;
     const struct tp_checkpoint *ckpt = &listing->source->ckpt;
-    size_t file = o->verbose || ckpt->file_count > 1; /* one file needs no column */
-    struct tp_table *table = tp_table_new(columns, 5 + file + o->verbose);
-    for (size_t i = 0; i < listing->count; i++) {
-        const struct tp_tensor *tensor = &ckpt->tensors[listing->tensors[i]];
-        char shape[TP_SHAPE_TEXT], bytes[TP_DIGITS], offset[TP_DIGITS], holds[120];
-        tp_put_u64(bytes, tensor->bytes);
-        tp_put_u64(offset, tensor->offset);
-        const char *cells[] = {tensor->name, tp_dtype_name(tensor->dtype),
-                               tp_shape_text(shape, tensor->shape, tensor->rank), bytes,
-                               tp_holds_text(holds, &listing->owners[listing->tensors[i]]),
-                               ckpt->files[tensor->file].name, offset};
-        tp_table_row(table, cells);
-    }
-    return tp_table_end(table);
+    const struct tp_tensor *tensor = &ckpt->tensors[listing->tensors[i]];
+    const struct tp_owner *owner = &listing->owners[listing->tensors[i]];
+    const struct tp_weight *weight = owner->weight;
+    char holds[120];
+    tp_begin(w, NULL, '{');
+    tp_write(w, tp_str("name", tensor->name), tp_str("dtype", tp_dtype_name(tensor->dtype)),
+             tp_numbers("shape", tensor->shape, tensor->rank), tp_num("bytes", tensor->bytes),
+             tp_num("offset", tensor->offset), tp_str("file", ckpt->files[tensor->file].name),
+             tp_cell("holds", tp_holds_text(holds, owner)));
+    if (weight)
+        tp_write(w, tp_str("format", weight->form->format->name),
+                 tp_str("role", tp_role_name(weight->form->op.out[owner->out].role)),
+                 tp_str("weight", weight->name));
+    tp_end(w, '}');
 }
 
-/* ---- JSON --------------------------------------------------------------- */
+static int print_text(const struct tp_options *o, const struct tp_listing *listing)
+{
+    static const struct tp_field fields[] = {
+        {"tensor", "name", TP_FOLD}, {"dtype", "dtype", TP_LEFT}, {"shape", "shape", TP_LEFT},
+        {"bytes", "bytes", TP_RIGHT}, {"holds", "holds", TP_LEFT}, {"file", "file", TP_FOLD},
+        {"offset", "offset", TP_RIGHT}};
+    size_t file = o->verbose || listing->source->ckpt.file_count > 1; /* one needs no column */
+    struct tp_row_writer rows;
+    tp_rows_open(&rows, fields, 5 + file + o->verbose, NULL);
+    for (size_t i = 0; i < listing->count; i++)
+        put_tensor(&rows.w, i, listing);
+    return tp_rows_end(&rows);
+}
 
 static void put_file(struct tp_writer *w, size_t i, const void *of)
 {
@@ -171,31 +179,11 @@ static void put_file(struct tp_writer *w, size_t i, const void *of)
               tp_bool("compressed", file->zst));
 }
 
-static void put_tensor(struct tp_writer *w, size_t i, const void *of)
-{
-    const struct tp_listing *listing = of;
-    const struct tp_checkpoint *ckpt = &listing->source->ckpt;
-    const struct tp_tensor *tensor = &ckpt->tensors[listing->tensors[i]];
-    const struct tp_owner *owner = &listing->owners[listing->tensors[i]];
-    const struct tp_weight *weight = owner->weight;
-    tp_begin(w, NULL, '{');
-    tp_write(w, tp_str("name", tensor->name), tp_str("dtype", tp_dtype_name(tensor->dtype)),
-             tp_numbers("shape", tensor->shape, tensor->rank), tp_num("bytes", tensor->bytes),
-             tp_num("offset", tensor->offset), tp_str("file", ckpt->files[tensor->file].name));
-    if (weight)
-        tp_write(w, tp_str("format", weight->form->format->name),
-                 tp_str("role", tp_role_name(weight->form->op.out[owner->out].role)),
-                 tp_str("weight", weight->name));
-    tp_end(w, '}');
-}
-
 static int print_json(const struct tp_listing *listing)
 {
-    struct tp_writer w;
-    tp_json_open(&w);
-    tp_lines_of(&w, "files", listing->source->ckpt.file_count, put_file, &listing->source->ckpt);
-    tp_lines_of(&w, "tensors", listing->count, put_tensor, listing);
-    return tp_json_close(&w);
+    const struct tp_checkpoint *ckpt = &listing->source->ckpt;
+    return tp_json_result(tp_lines("files", ckpt->file_count, put_file, ckpt),
+                          tp_lines("tensors", listing->count, put_tensor, listing));
 }
 
 int tp_dump_table(const struct tp_options *o, const struct tp_source *source,

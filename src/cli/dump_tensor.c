@@ -179,8 +179,8 @@ static void put_weight(struct tp_writer *w, const struct tp_source *source,
     tp_begin(w, "weight", '{');
     tp_write(w, tp_str("name", weight->name), tp_str("prefix", prefix ? prefix : ""),
              tp_bool("described", weight->origins > 0),
-             tp_str("dtype", tp_dtype_name(form->dtype)));
-    tp_list_of(w, "from", weight->origins, put_origin, weight);
+             tp_str("dtype", tp_dtype_name(form->dtype)),
+             tp_list("from", weight->origins, put_origin, weight));
     tp_begin(w, "tensors", '[');
     for (uint32_t i = 0; i < form->op.outs; i++)
         if (weight->tensor[i] != TP_NO_TENSOR)

@@ -62,11 +62,8 @@ static int print_text(const struct tp_offer *offers, size_t count)
 
 static int print_json(const struct tp_options *o, const struct tp_offer *offers, size_t count)
 {
-    struct tp_writer w;
-    tp_json_open(&w);
-    tp_write(&w, tp_str("gpu", o->gpu), tp_str("engine", o->engine));
-    tp_list_of(&w, "offers", count, put_offer, offers);
-    int status = tp_json_close(&w);
+    int status = tp_json_result(tp_str("gpu", o->gpu), tp_str("engine", o->engine),
+                                tp_list("offers", count, put_offer, offers));
     return status == TP_OK && !count ? TP_E_DIFF : status;
 }
 

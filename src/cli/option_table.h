@@ -1,7 +1,8 @@
 /* The command line as data: one table of commands and one of options, from which
  * parsing, --help, shell completions and the option lists of the man pages come.
  *
- * A new option is one field in `struct tp_options` and one row in option_table.c.
+ * A new option is one field in `struct tp_options` and one row in option_table.c; a new command
+ * a word in TP_COMMANDS, a row, and its function in a cmd_*.c.
  */
 #ifndef TP_CLI_OPTION_TABLE_H
 #define TP_CLI_OPTION_TABLE_H

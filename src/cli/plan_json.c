@@ -7,6 +7,12 @@
 static const char *const cut_names[] = {
     [TP_CUT_NONE] = "none", [TP_CUT_N] = "N", [TP_CUT_K] = "K"};
 
+/* What is told, and of its division among ranks (NULL: it is not divided). */
+struct told {
+    const struct tp_plan *plan;
+    const struct tp_ranks *ranks;
+};
+
 static void put_output(struct tp_writer *w, const struct tp_plan *plan,
                        const struct tp_output *output)
 {
@@ -32,9 +38,11 @@ static void put_search(struct tp_writer *w, const struct tp_unit_form *form)
                        tp_str("search_note", "the file has no importance for it")));
 }
 
-static void put_unit(struct tp_writer *w, const struct tp_plan *plan, const struct tp_unit *unit,
-                     const struct tp_cut *cut)
+static void put_unit(struct tp_writer *w, size_t u, const void *of)
 {
+    const struct told *told = of;
+    const struct tp_plan *plan = told->plan;
+    const struct tp_unit *unit = &plan->units[u];
     const struct tp_unit_form *form = unit->form;
     const struct tp_weight *weight = &plan->weights->items[unit->views[0].weight];
     char source[128];
@@ -49,7 +57,8 @@ static void put_unit(struct tp_writer *w, const struct tp_plan *plan, const stru
              tp_if(form->format, tp_str("format", form->format ? form->format->name : NULL)));
     put_search(w, form);
     tp_write(w, tp_if(form->warning, tp_str("warning", form->warning)),
-             tp_if(cut, tp_str("cut", cut ? cut_names[cut->along] : NULL)));
+             tp_if(told->ranks, tp_str("cut", told->ranks
+                                                  ? cut_names[told->ranks->cuts[u].along] : NULL)));
     tp_end(w, '}');
 }
 
@@ -85,10 +94,8 @@ static void put_rank(struct tp_writer *w, size_t r, const void *of)
     const struct tp_plan *plan = &((const struct tp_plan *)of)[r];
     char directory[sizeof TP_RANK_PREFIX + TP_DIGITS] = TP_RANK_PREFIX;
     tp_put_u64(directory + sizeof TP_RANK_PREFIX - 1, r);
-    tp_begin(w, NULL, '{');
-    tp_write(w, tp_str("directory", directory), tp_num("bytes_out", plan->bytes_out));
-    tp_list_of(w, "files", plan->file_count, put_file, plan);
-    tp_end(w, '}');
+    tp_object(w, NULL, tp_str("directory", directory), tp_num("bytes_out", plan->bytes_out),
+              tp_list("files", plan->file_count, put_file, plan));
 }
 
 static void put_ranks(struct tp_writer *w, const struct tp_ranks *ranks)
@@ -99,7 +106,7 @@ static void put_ranks(struct tp_writer *w, const struct tp_ranks *ranks)
     tp_write(w, tp_num("ranks", ranks->count));
     tp_object(w, "cut", tp_num("none", cut[TP_CUT_NONE]), tp_num("N", cut[TP_CUT_N]),
               tp_num("K", cut[TP_CUT_K]));
-    tp_list_of(w, "plans", ranks->count, put_rank, ranks->plans);
+    tp_write(w, tp_list("plans", ranks->count, put_rank, ranks->plans));
     tp_end(w, '}');
 }
 
@@ -122,14 +129,11 @@ int tp_plan_print_json(const struct tp_plan *plan, const struct tp_ranks *ranks)
 {
     struct tp_writer w;
     tp_json_open(&w);
-    tp_write(&w, tp_num("bytes_in", plan->bytes_in), tp_num("bytes_out", plan->bytes_out));
-    tp_list_of(&w, "files", plan->file_count, put_file, plan);
+    tp_write(&w, tp_num("bytes_in", plan->bytes_in), tp_num("bytes_out", plan->bytes_out),
+             tp_list("files", plan->file_count, put_file, plan));
     put_model(&w, &plan->weights->facts);
-    tp_begin(&w, "units", '[');
-    for (size_t u = 0; u < plan->unit_count; u++)
-        put_unit(&w, plan, &plan->units[u], ranks ? &ranks->cuts[u] : NULL);
-    tp_end(&w, ']');
-    tp_list_of(&w, "kept", plan->kept_count, put_kept, plan);
+    tp_write(&w, tp_list("units", plan->unit_count, put_unit, &(struct told){plan, ranks}),
+             tp_list("kept", plan->kept_count, put_kept, plan));
     tp_begin(&w, "left_out", '[');
     put_others(&w, plan, true);
     put_names(&w, plan->ckpt->left, plan->ckpt->left_count);

@@ -58,13 +58,11 @@ static void put_case(struct tp_writer *w, size_t i, const void *of)
 {
     const struct tp_prove_case *c = &((const struct tp_prove_result *)of)->cases[i];
     bool timed = c->count && c->runs[c->best].microseconds > 0;
-    tp_begin(w, NULL, '{');
-    tp_write(w, tp_num("m", c->m),
-             tp_str("predicted", *c->prediction.name ? c->prediction.name : NULL),
-             tp_str("best", timed ? c->runs[c->best].kernel->name : NULL),
-             tp_real("roofline_us", c->cost.seconds > 0 ? 1e6 * c->cost.seconds : (double)NAN));
-    tp_list_of(w, "schedules", c->count, put_run, c);
-    tp_end(w, '}');
+    tp_object(w, NULL, tp_num("m", c->m),
+              tp_str("predicted", *c->prediction.name ? c->prediction.name : NULL),
+              tp_str("best", timed ? c->runs[c->best].kernel->name : NULL),
+              tp_real("roofline_us", c->cost.seconds > 0 ? 1e6 * c->cost.seconds : (double)NAN),
+              tp_list("schedules", c->count, put_run, c));
 }
 
 static void put_wrong(struct tp_writer *w, const struct tp_prove_wrong *wrong)
@@ -92,21 +90,18 @@ static void put_weight(struct tp_writer *w, size_t i, const void *of)
              tp_bool("ok", !r->wrong.kernel), tp_num("exact", r->exact),
              tp_num("kernels", r->kernels));
     put_wrong(w, &r->wrong);
-    tp_list_of(w, "cases", r->case_count, put_case, r);
+    tp_write(w, tp_list("cases", r->case_count, put_case, r));
     tp_end(w, '}');
 }
 
 static int print_json(const struct tp_proofs *proofs)
 {
     const struct tp_prover *prover = proofs->prover;
-    struct tp_writer w;
-    tp_json_open(&w);
-    tp_write(&w, tp_str("path", proofs->path), tp_bool("ok", !tp_proofs_wrong(proofs)),
-             tp_str("device", prover->device.name), tp_num("sms", prover->device.sms),
-             tp_str("plugin", prover->plugin->built), tp_num("left", proofs->left),
-             tp_real("seconds", proofs->seconds));
-    tp_list_of(&w, "weights", proofs->count, put_weight, proofs);
-    return tp_json_close(&w);
+    return tp_json_result(tp_str("path", proofs->path), tp_bool("ok", !tp_proofs_wrong(proofs)),
+                          tp_str("device", prover->device.name), tp_num("sms", prover->device.sms),
+                          tp_str("plugin", prover->plugin->built), tp_num("left", proofs->left),
+                          tp_real("seconds", proofs->seconds),
+                          tp_list("weights", proofs->count, put_weight, proofs));
 }
 
 /* ---- text --------------------------------------------------------------------- */
@@ -224,7 +219,7 @@ enum tp_code tp_prove_schedules(const struct tp_proofs *proofs, struct tp_text *
     tp_writer_open(&w);
     w.compact = true;
     tp_write(&w, tp_str("device", proofs->prover->device.name),
-             tp_str("plugin", proofs->prover->plugin->built));
-    tp_list_of(&w, "shapes", proofs->count, put_tuned, proofs);
+             tp_str("plugin", proofs->prover->plugin->built),
+             tp_list("shapes", proofs->count, put_tuned, proofs));
     return tp_writer_end(&w, text, err);
 }

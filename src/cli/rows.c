@@ -2,6 +2,7 @@
  * belongs to an outer object stays for its next row. Computes nothing. */
 #include "cli/rows.h"
 
+#include "cli/human.h"
 #include "pack/os/os.h"
 
 #include <math.h>
@@ -28,11 +29,10 @@ static void end_row(struct tp_row_writer *rows)
 static void row_end(struct tp_writer *w, char bracket)
 {
     struct tp_row_writer *rows = (struct tp_row_writer *)w;
-    if (bracket == ']' || rows->inside[w->depth]) {
-        if (rows->list && rows->row == w->depth + 1)
-            rows->row = 0;
-        return;
-    }
+    if (bracket == ']' && rows->list && rows->row == w->depth + 1)
+        rows->row = 0;
+    if (bracket == ']' || rows->inside[w->depth])
+        return; /* no element of a list */
     if (rows->row == w->depth)
         end_row(rows);
     for (size_t i = 0; i < rows->count; i++)
@@ -56,14 +56,20 @@ static const char *behind(const char *column, const char *object, const char *ke
 
 static char *cell_text(const struct tp_member *member, const char *how, struct tp_err *err)
 {
-    bool none = member->kind == TP_MEMBER_NULL ||
-                (member->kind == TP_MEMBER_REAL && !isfinite(member->real));
-    if (none)
-        return NULL;
-    if (member->kind == TP_MEMBER_NUM)
-        return tp_os_format(err, "%llu", (unsigned long long)member->num);
-    return member->kind == TP_MEMBER_REAL ? tp_os_format(err, how + 1, member->real)
-                                          : tp_os_format(err, "%s", member->text);
+    char text[TP_SHAPE_TEXT];
+    switch (member->kind) {
+    case TP_MEMBER_TEXT:
+    case TP_MEMBER_CELL: return tp_os_copy(err, member->text);
+    case TP_MEMBER_NUM: tp_put_u64(text, member->num); break;
+    case TP_MEMBER_NUMBERS: tp_shape_text(text, member->of, (uint32_t)member->count); break;
+    case TP_MEMBER_REAL:
+        if (isfinite(member->real)) {
+            snprintf(text, sizeof text, how + 1, member->real);
+            break;
+        } /* fall through */
+    default: return NULL;
+    }
+    return tp_os_copy(err, text);
 }
 
 static void row_member(struct tp_writer *w, const struct tp_member *member)

@@ -54,6 +54,12 @@ void tp_schedule_put_config(struct tp_writer *w, const char *key,
     tp_end(w, '}');
 }
 
+static void put_runner_up(struct tp_writer *w, size_t i, const void *of)
+{
+    if (i > 0)
+        tp_schedule_put_config(w, NULL, of, i);
+}
+
 static void put_tma(struct tp_writer *w, const char *key, const struct tp_sched_tma *box)
 {
     tp_object(w, key, tp_num("inner", box->inner), tp_num("outer", box->outer),
@@ -144,13 +150,8 @@ void tp_schedule_put(struct tp_writer *w, size_t i, const void *of)
     tp_write(w, tp_bool("legal", tp_sched_illegal(&c->checks) == 0));
     put_roofline(w, &c->cost);
     put_launch(w, c);
-    tp_list_of(w, "checks", c->checks.count, put_check, &c->checks);
-    if (all->why)
-        tp_begin(w, "runners_up", '[');
-    for (size_t j = 1; all->why && j < c->plan.count; j++)
-        tp_schedule_put_config(w, NULL, c, j);
-    if (all->why)
-        tp_end(w, ']');
+    tp_write(w, tp_list("checks", c->checks.count, put_check, &c->checks),
+             tp_if(all->why, tp_list("runners_up", c->plan.count, put_runner_up, c)));
     put_cells(w, c);
     tp_end(w, '}');
 }

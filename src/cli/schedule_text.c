@@ -177,12 +177,8 @@ static int print_ranked(const struct tp_schedule_case *c)
 
 int tp_schedule_print(const struct tp_schedule *all, bool json)
 {
-    if (json) {
-        struct tp_writer w;
-        tp_json_open(&w);
-        tp_list_of(&w, "schedules", all->count, tp_schedule_put, all);
-        return tp_json_close(&w);
-    }
+    if (json)
+        return tp_json_result(tp_list("schedules", all->count, tp_schedule_put, all));
     print_heads(all->cases, all->count);
     print_weights(all->cases, all->count);
     int status = print_cases(all);

@@ -14,13 +14,12 @@ double tp_search_gain(const struct tp_distance *found, const struct tp_distance 
 
 void tp_search_put(struct tp_writer *w, const struct tp_unit_result *unit)
 {
-    bool weighted = unit->weighted;
     tp_write(w, tp_str("search", tp_search_name(unit->search)),
              tp_real("snr_db", tp_distance_sqnr(&unit->distance)),
-             tp_real("snr_none_db", tp_distance_sqnr(&unit->none)),
-             tp_if(weighted, tp_real("weighted_snr_db", tp_distance_sqnr(&unit->weighted_distance))),
-             tp_if(weighted, tp_real("weighted_snr_none_db",
-                                     tp_distance_sqnr(&unit->weighted_none))));
+             tp_real("snr_none_db", tp_distance_sqnr(&unit->none)));
+    if (unit->weighted)
+        tp_write(w, tp_real("weighted_snr_db", tp_distance_sqnr(&unit->weighted_distance)),
+                 tp_real("weighted_snr_none_db", tp_distance_sqnr(&unit->weighted_none)));
 }
 
 /* The mean of two ratios over the weights where both are numbers. */
@@ -90,8 +89,8 @@ void tp_search_put_means(struct tp_writer *w, const struct tp_unit_result *units
         weighted |= was_measured(&units[u]) && units[u].weighted;
     tp_write(w, tp_real("snr_db", means.plain.found), tp_real("snr_none_db", means.plain.none),
              tp_if(weighted, tp_real("weighted_snr_db", means.weighted.found)),
-             tp_if(weighted, tp_real("weighted_snr_none_db", means.weighted.none)));
-    tp_list_of(w, "weights", count, put_weight, units);
+             tp_if(weighted, tp_real("weighted_snr_none_db", means.weighted.none)),
+             tp_list("weights", count, put_weight, units));
 }
 
 /* "SNR 19.64 dB, without the search 18.40 dB: +1.24 dB", and the same weighted. */

@@ -48,6 +48,17 @@ enum tp_code tp_request_facts(const struct tp_options *o, struct tp_request *req
     return code ? code : tp_request_stacks(request, o->stacks, err);
 }
 
+enum tp_code tp_request_choice(const struct tp_options *o, struct tp_request *request,
+                               struct tp_err *err)
+{
+    enum tp_code code = tp_request_facts(o, request, err);
+    for (size_t i = 0; i < o->include.count && code == TP_OK; i++)
+        code = tp_request_include(request, o->include.item[i], err);
+    for (size_t i = 0; i < o->exclude.count && code == TP_OK; i++)
+        code = tp_request_exclude(request, o->exclude.item[i], err);
+    return code;
+}
+
 enum tp_code tp_request_from(const struct tp_options *o, struct tp_request *request,
                              struct tp_err *err)
 {
@@ -66,11 +77,7 @@ enum tp_code tp_request_from(const struct tp_options *o, struct tp_request *requ
     if (o->to && code == TP_OK)
         code = tp_request_search(request, &words, err);
     if (code == TP_OK)
-        code = tp_request_facts(o, request, err);
-    for (size_t i = 0; i < o->include.count && code == TP_OK; i++)
-        code = tp_request_include(request, o->include.item[i], err);
-    for (size_t i = 0; i < o->exclude.count && code == TP_OK; i++)
-        code = tp_request_exclude(request, o->exclude.item[i], err);
+        code = tp_request_choice(o, request, err);
     if (code)
         tp_request_close(request);
     return code;

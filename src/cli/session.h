@@ -31,6 +31,10 @@ void tp_source_close(struct tp_source *source);
 enum tp_code tp_request_facts(const struct tp_options *o, struct tp_request *request,
                               struct tp_err *err);
 
+/* The same, and what --include and --exclude say. */
+enum tp_code tp_request_choice(const struct tp_options *o, struct tp_request *request,
+                               struct tp_err *err);
+
 /* The request that --to or --recipe, --set, --include, ... make; options.c saw to it that
  * they go together. A file of importance is not opened yet. */
 enum tp_code tp_request_from(const struct tp_options *o, struct tp_request *request,

@@ -14,10 +14,24 @@
 
 /* ---- either form ----------------------------------------------------------- */
 
+static void write_list(struct tp_writer *w, const struct tp_member *list)
+{
+    if (list->kind == TP_MEMBER_LINES)
+        w->in_line = w->depth + 2;
+    tp_begin(w, list->key, '[');
+    for (size_t i = 0; i < list->count; i++)
+        list->each(w, i, list->of);
+    tp_end(w, ']');
+    if (list->kind == TP_MEMBER_LINES)
+        w->in_line = SIZE_MAX;
+}
+
 void tp_write_all(struct tp_writer *w, const struct tp_member *members)
 {
     for (; members->kind != TP_MEMBERS_END; members++)
-        if (members->kind != TP_MEMBER_NONE)
+        if (members->kind == TP_MEMBER_LIST || members->kind == TP_MEMBER_LINES)
+            write_list(w, members);
+        else if (members->kind != TP_MEMBER_NONE)
             w->member(w, members);
 }
 
@@ -48,21 +62,6 @@ void tp_write_object(struct tp_writer *w, const char *key, const struct tp_membe
     tp_begin(w, key, '{');
     tp_write_all(w, members);
     tp_end(w, '}');
-}
-
-void tp_list_of(struct tp_writer *w, const char *key, size_t count, tp_put *each, const void *of)
-{
-    tp_begin(w, key, '[');
-    for (size_t i = 0; i < count; i++)
-        each(w, i, of);
-    tp_end(w, ']');
-}
-
-void tp_lines_of(struct tp_writer *w, const char *key, size_t count, tp_put *each, const void *of)
-{
-    w->in_line = w->depth + 2;
-    tp_list_of(w, key, count, each, of);
-    w->in_line = SIZE_MAX;
 }
 
 /* ---- JSON: text and numbers ------------------------------------------------ */
@@ -188,7 +187,7 @@ static void add_numbers(struct tp_writer *w, const struct tp_member *member)
     w->empty = true;
     for (size_t i = 0; i < member->count; i++) {
         begin_member(w, NULL, w->depth + 1, "");
-        tp_text_add_number(&w->text, "", member->numbers[i], &w->err);
+        tp_text_add_number(&w->text, "", ((const uint64_t *)member->of)[i], &w->err);
     }
     w->depth++;
     json_end(w, ']');

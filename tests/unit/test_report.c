@@ -128,7 +128,7 @@ static void put_case(struct tp_writer *w, size_t i, const void *of)
     tp_begin(w, NULL, '{');
     tp_write(w, tp_num("m", i), tp_if(i == 1, tp_bool("odd", true)), tp_cell("shown", "only here"));
     tp_object(w, "time", tp_real("us", us[i]), tp_str("bound", i ? NULL : "math"));
-    tp_list_of(w, "none", 0, put_case, of);
+    tp_write(w, tp_list("none", 0, put_case, of));
     tp_end(w, '}');
 }
 
@@ -136,10 +136,8 @@ static void put_weight(struct tp_writer *w, size_t i, const void *of)
 {
     static const char *const names[] = {"a.weight", "bad \xFF, \xF3\xA0\xBE\x80, \x1B\n\"\\"};
     const uint64_t shape[] = {2, 3};
-    tp_begin(w, NULL, '{');
-    tp_write(w, tp_str("name", names[i]), tp_numbers("shape", shape, 2 * i), tp_null("rank"));
-    tp_list_of(w, "cases", 2, put_case, of);
-    tp_end(w, '}');
+    tp_object(w, NULL, tp_str("name", names[i]), tp_numbers("shape", shape, 2 * i),
+              tp_null("rank"), tp_list("cases", 2, put_case, of));
 }
 
 static const double times[] = {1, 1e-5};
@@ -152,8 +150,8 @@ static void json_of_a_writer(void **state)
     json_t *given = json_pack("{s:[i,i],s:{}}", "list", 1, 2, "empty");
     capture_begin(&out, &stdout);
     tp_json_open(&w);
-    tp_write(&w, tp_real("mean", 2.5e20), tp_real("none", NAN), tp_json("given", given));
-    tp_list_of(&w, "weights", 2, put_weight, times);
+    tp_write(&w, tp_real("mean", 2.5e20), tp_real("none", NAN), tp_json("given", given),
+             tp_list("weights", 2, put_weight, times));
     assert_int_equal(tp_json_close(&w), TP_OK);
     json_decref(given);
     printed(&out,
@@ -184,9 +182,8 @@ static void json_in_lines(void **state)
     for (int compact = 0; compact < 2; compact++) {
         tp_writer_open(&w);
         w.compact = compact;
-        tp_lines_of(&w, "cases", 1, put_case, times);
-        tp_lines_of(&w, "none", 0, put_case, times);
-        tp_write(&w, tp_numbers("shape", (uint64_t[]){4, 5}, 2));
+        tp_write(&w, tp_lines("cases", 1, put_case, times), tp_lines("none", 0, put_case, times),
+                 tp_numbers("shape", (uint64_t[]){4, 5}, 2));
         assert_int_equal(tp_writer_end(&w, &text, NULL), TP_OK);
         assert_string_equal(text.data, compact
             ? "{\"cases\":[{\"m\":0,\"time\":{\"us\":1.0,\"bound\":\"math\"},\"none\":[]}],"
@@ -229,13 +226,10 @@ static void no_memory_for_a_result(void **state)
     tp_report_setup(&(struct tp_options){.color = "never", .json = true});
     for (long count = 0; status != TP_OK; count++) {
         struct capture err_text, out;
-        struct tp_writer w;
         capture_begin(&out, &stdout);
         capture_begin(&err_text, &stderr);
         failing_begin(count);
-        tp_json_open(&w);
-        tp_list_of(&w, "weights", 1, put_weight, times);
-        status = tp_json_close(&w);
+        status = tp_json_result(tp_list("weights", 1, put_weight, times));
         failing_end();
         capture_end(&err_text);
         capture_end(&out);
