@@ -10,20 +10,8 @@
 
 #define TP_VERSION TILEPACK_VERSION
 
-int tp_cmd_convert(const struct tp_options *o);
-int tp_cmd_plan(const struct tp_options *o);
-int tp_cmd_dump(const struct tp_options *o);
-int tp_cmd_verify(const struct tp_options *o);
-int tp_cmd_unpack(const struct tp_options *o);
-int tp_cmd_diff(const struct tp_options *o);
-int tp_cmd_formats(const struct tp_options *o);
-int tp_cmd_compare(const struct tp_options *o);
-int tp_cmd_models(const struct tp_options *o);
-int tp_cmd_schedule(const struct tp_options *o);
-int tp_cmd_bench(const struct tp_options *o);
-int tp_cmd_prove(const struct tp_options *o);
-int tp_cmd_merge(const struct tp_options *o);
-int tp_cmd_digest(const struct tp_options *o);
-int tp_cmd_completions(const struct tp_options *o);
+#define X(constant, function) int tp_cmd_##function(const struct tp_options *o);
+TP_COMMANDS(X)
+#undef X
 
 #endif

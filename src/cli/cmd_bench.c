@@ -133,53 +133,40 @@ static void print_head(const struct tp_options *o, int device, const struct widt
 
 /* ---- JSON ---------------------------------------------------------------- */
 
-static json_t *case_json(const struct tp_bench_case *c, const struct tp_bench_result *r)
+static void put_case(struct tp_writer *w, const struct tp_bench_case *c,
+                     const struct tp_bench_result *r)
 {
-    double speed = rate(r, r->seconds), ceiling = rate(r, r->ceiling_seconds);
-    json_t *object = json_pack(
-        "{s:s,s:s,s:s,s:s,s:[I,I,I],s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:I,s:b}", "kind",
-        kinds[c->kind], "format", c->format->name, "row", c->row, "isa", tp_isa_name(c->isa),
-        "shape", (json_int_t)c->box.e, (json_int_t)c->box.n, (json_int_t)c->box.k, "read_bytes",
-        (json_int_t)r->read_bytes, "write_bytes", (json_int_t)r->write_bytes, "seconds",
-        r->seconds, "seconds_min", r->fastest, "seconds_max", r->slowest, "ceiling_seconds",
-        r->ceiling_seconds, "gb_per_s", speed, "ceiling_gb_per_s", ceiling, "fraction",
-        ceiling > 0 ? speed / ceiling : 0.0, "repeats", (json_int_t)r->repeats, "scales_only",
-        c->scales_only);
-    if (r->far_seconds > 0) {
-        tp_json_set(object, "far_seconds", json_real(r->far_seconds));
-        tp_json_set(object, "far_ceiling_seconds", json_real(r->far_ceiling_seconds));
-        tp_json_set(object, "far_fraction",
-                            json_real(r->far_ceiling_seconds / r->far_seconds));
-    }
-    if (c->kind == TP_BENCH_ENCODE && c->op.search) {
-        tp_json_set(object, "search", json_string(tp_search_name(c->op.search)));
-        tp_json_set(object, "importance",
-                            json_string(tp_importance_word(c->op.importance)));
-    }
-    if (r->plain_seconds > 0) {
-        tp_json_set(object, "plain_seconds", json_real(r->plain_seconds));
-        tp_json_set(object, "slower", json_real(r->seconds / r->plain_seconds));
-    }
-    if (c->kind == TP_BENCH_REPACK)
-        tp_json_set(object, "source", json_string(c->source->name));
-    else
-        tp_json_set(object, "dtype", json_string(tp_dtype_name(c->dtype)));
-    return object;
+    const double speed = rate(r, r->seconds), ceiling = rate(r, r->ceiling_seconds);
+    const bool far = r->far_seconds > 0, plain = r->plain_seconds > 0;
+    const bool searched = c->kind == TP_BENCH_ENCODE && c->op.search;
+    tp_object(w, NULL, tp_str("kind", kinds[c->kind]), tp_str("format", c->format->name),
+              tp_str("row", c->row), tp_str("isa", tp_isa_name(c->isa)), tp_box("shape", &c->box),
+              tp_num("read_bytes", r->read_bytes), tp_num("write_bytes", r->write_bytes),
+              tp_real("seconds", r->seconds), tp_real("seconds_min", r->fastest),
+              tp_real("seconds_max", r->slowest), tp_real("ceiling_seconds", r->ceiling_seconds),
+              tp_real("gb_per_s", speed), tp_real("ceiling_gb_per_s", ceiling),
+              tp_real("fraction", ceiling > 0 ? speed / ceiling : 0.0),
+              tp_num("repeats", r->repeats), tp_bool("scales_only", c->scales_only),
+              tp_if(far, tp_real("far_seconds", r->far_seconds)),
+              tp_if(far, tp_real("far_ceiling_seconds", r->far_ceiling_seconds)),
+              tp_if(far, tp_real("far_fraction", r->far_ceiling_seconds / r->far_seconds)),
+              tp_if(searched, tp_str("search", tp_search_name(c->op.search))),
+              tp_if(searched, tp_str("importance", tp_importance_word(c->op.importance))),
+              tp_if(plain, tp_real("plain_seconds", r->plain_seconds)),
+              tp_if(plain, tp_real("slower", r->seconds / r->plain_seconds)),
+              c->kind == TP_BENCH_REPACK ? tp_str("source", c->source->name)
+                                         : tp_str("dtype", tp_dtype_name(c->dtype)));
 }
 
-static int print_json(const struct tp_options *o, int device, json_t *rows)
+static void end_json(struct tp_writer *w, const struct tp_options *o, int device)
 {
     char name[TP_BENCH_NAME];
-    json_t *object = json_pack("{s:s,s:o}", "device", device == TP_BENCH_CPU ? "cpu" : "cuda",
-                               "rows", rows);
-    if (device == TP_BENCH_CPU) {
-        tp_json_set(object, "threads", json_integer(o->jobs));
-    } else {
-        tp_json_set(object, "device_number", json_integer(device));
-        tp_json_set(object, "device_name",
-                            json_string(tp_bench_device_name(device, name)));
-    }
-    return tp_json_print(object);
+    tp_end(w, ']');
+    if (device == TP_BENCH_CPU)
+        tp_write(w, tp_num("threads", o->jobs));
+    else
+        tp_write(w, tp_num("device_number", (uint64_t)device),
+                 tp_str("device_name", tp_bench_device_name(device, name)));
 }
 
 /* ---- the command --------------------------------------------------------- */
@@ -187,23 +174,28 @@ static int print_json(const struct tp_options *o, int device, json_t *rows)
 static int measure_all(const struct tp_options *o, struct tp_bench *bench)
 {
     int device = bench->options.device;
-    struct widths w = measure_widths(bench);
-    json_t *rows = o->json ? json_array() : NULL;
+    struct widths widths = measure_widths(bench);
+    struct tp_writer w;
     struct tp_err err = {0};
+    tp_json_open(&w);
+    tp_write(&w, tp_str("device", device == TP_BENCH_CPU ? "cpu" : "cuda"));
+    tp_begin(&w, "rows", '[');
     if (!o->json)
-        print_head(o, device, &w);
+        print_head(o, device, &widths);
     for (size_t i = 0; i < bench->count; i++) {
         struct tp_bench_result result;
-        if (tp_bench_measure(bench, i, &result, &err)) {
-            json_decref(rows);
-            return tp_report_error(&err);
-        }
+        if (tp_bench_measure(bench, i, &result, &err))
+            break;
         if (o->json)
-            tp_json_append(rows, case_json(&bench->cases[i], &result));
+            put_case(&w, &bench->cases[i], &result);
         else
-            print_line(&w, &bench->cases[i], &result);
+            print_line(&widths, &bench->cases[i], &result);
     }
-    return o->json ? print_json(o, device, rows) : TP_OK;
+    end_json(&w, o, device);
+    if (o->json && !err.code)
+        return tp_json_close(&w);
+    tp_text_free(&w.text);
+    return err.code ? tp_report_error(&err) : TP_OK;
 }
 
 int tp_cmd_bench(const struct tp_options *o)

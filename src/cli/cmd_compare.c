@@ -22,13 +22,7 @@ static enum tp_code make_request(const struct tp_options *o, const struct tp_for
     *request = (struct tp_request){.requantize = true, .keep_nonfinite = true, .bare = true,
                                    .outline = !o->full};
     enum tp_code code = tp_request_to(request, format->name, NULL, 0, err);
-    if (code == TP_OK)
-        code = tp_request_facts(o, request, err);
-    for (size_t i = 0; i < o->include.count && code == TP_OK; i++)
-        code = tp_request_include(request, o->include.item[i], err);
-    for (size_t i = 0; i < o->exclude.count && code == TP_OK; i++)
-        code = tp_request_exclude(request, o->exclude.item[i], err);
-    return code;
+    return code ? code : tp_request_choice(o, request, err);
 }
 
 /* The request is for weights as if alone where the source has no activation scales. */
@@ -158,11 +152,6 @@ static void close_all(struct tp_candidates *all)
     free(all->items);
 }
 
-static int print(const struct tp_options *o, const struct tp_candidates *all)
-{
-    return o->json ? tp_compare_print_json(all) : tp_compare_print(all, o->verbose);
-}
-
 /* The page gets its name only when the figures were printed, too. */
 static int report(const struct tp_options *o, const struct tp_checkpoint *ckpt,
                   const struct tp_candidates *all)
@@ -170,11 +159,11 @@ static int report(const struct tp_options *o, const struct tp_checkpoint *ckpt,
     struct tp_page page;
     struct tp_err err = {0};
     if (!o->html)
-        return print(o, all);
+        return tp_compare_print(all, o->json, o->verbose);
     if (tp_page_open(&page, o->html, ".html", tp_checkpoint_file_mode(ckpt), &err))
         return err.path[0] ? tp_report_error(&err) : tp_report_usage("compare", &err);
     tp_compare_page(all, page.file);
-    int status = print(o, all);
+    int status = tp_compare_print(all, o->json, o->verbose);
     enum tp_code code = tp_page_close(&page, status ? TP_E_IO : TP_OK, &err);
     return status || !code ? status : tp_report_error(&err);
 }

@@ -2,7 +2,6 @@
 #include "cli/cmd.h"
 
 #include "base/num.h"
-#include "cli/escape.h"
 #include "cli/human.h"
 #include "cli/measures.h"
 #include "cli/plan_kept.h"
@@ -31,20 +30,17 @@ static struct tp_share share_of(const struct tp_options *o)
     return (struct tp_share){o->part.index, o->part.count};
 }
 
-/* Steals `json`. */
-static int print_json(const struct tp_plan *plan, const struct tp_measures *measures,
-                      json_t *json)
+static int end_json(struct tp_writer *w, const struct tp_plan *plan,
+                    const struct tp_measures *measures)
 {
-    if (json && tp_measures_searched(measures))
-        tp_search_means_json(json, measures->units, measures->unit_count);
-    if (json) {
-        struct tp_kept_sum kept;
-        tp_kept_find(plan, &kept);
-        tp_measures_json(measures, json);
-        tp_kept_json(plan, &kept, json);
-        tp_plan_left_json(plan, json);
-    }
-    return tp_json_print(json);
+    struct tp_kept_sum kept;
+    if (tp_measures_searched(measures))
+        tp_search_put_means(w, measures->units, measures->unit_count);
+    tp_measures_put(w, measures);
+    tp_kept_find(plan, &kept);
+    tp_kept_put(w, plan, &kept);
+    tp_plan_put_left(w, plan);
+    return tp_json_close(w);
 }
 
 static void print_measures(const struct tp_measures *measures)
@@ -63,15 +59,17 @@ static int print_part(const struct tp_options *o, const struct tp_plan *plan, co
     struct tp_err err = {0};
     if (tp_share_work(plan, share_of(o), &work, &err))
         return tp_report_error(&err);
-    if (o->json)
-        return print_json(plan, measures, json_pack(
-            "{s:o,s:b,s:[I,I],s:I,s:I,s:I,s:I,s:I,s:f}", "output",
-            tp_json_text(output ? output : ""),
-            "already_done", result->already_done, "part", (json_int_t)o->part.index,
-            (json_int_t)o->part.count, "shards", (json_int_t)work.shards, "shards_in_all",
-            (json_int_t)plan->file_count, "shards_resumed", (json_int_t)result->resumed,
-            "bytes_in", (json_int_t)work.bytes_in, "bytes_out", (json_int_t)work.bytes_out,
-            "seconds", seconds));
+    if (o->json) {
+        const uint64_t part[] = {o->part.index, o->part.count};
+        struct tp_writer w;
+        tp_json_open(&w);
+        tp_write(&w, tp_str("output", output ? output : ""),
+                 tp_bool("already_done", result->already_done), tp_numbers("part", part, 2),
+                 tp_num("shards", work.shards), tp_num("shards_in_all", plan->file_count),
+                 tp_num("shards_resumed", result->resumed), tp_num("bytes_in", work.bytes_in),
+                 tp_num("bytes_out", work.bytes_out), tp_real("seconds", seconds));
+        return end_json(&w, plan, measures);
+    }
     if (!tp_report_new(output, result->already_done, TP_LOOKED_AT))
         return TP_OK;
     if (!work.shards)
@@ -147,15 +145,14 @@ static int print_done(const struct tp_options *o, const struct tp_plan *plan, co
 {
     char in[TP_HUMAN], out[TP_HUMAN], took[TP_HUMAN];
     if (o->json) {
-        json_t *json = json_pack(
-            "{s:o,s:b,s:I,s:I,s:I,s:I,s:f,s:I}", "output", tp_json_text(output), "already_done",
-            result->already_done, "bytes_in", (json_int_t)plan->bytes_in, "bytes_out",
-            (json_int_t)plan->bytes_out, "converted", (json_int_t)plan->unit_count, "kept",
-            (json_int_t)plan->kept_count, "seconds", seconds, "shards_resumed",
-            (json_int_t)result->resumed);
-        if (json && serving->line.size)
-            tp_json_set(json, "serve", tp_json_text(serving->line.data));
-        return print_json(plan, measures, json);
+        struct tp_writer w;
+        tp_json_open(&w);
+        tp_write(&w, tp_str("output", output), tp_bool("already_done", result->already_done),
+                 tp_num("bytes_in", plan->bytes_in), tp_num("bytes_out", plan->bytes_out),
+                 tp_num("converted", plan->unit_count), tp_num("kept", plan->kept_count),
+                 tp_real("seconds", seconds), tp_num("shards_resumed", result->resumed),
+                 tp_if(serving->line.size, tp_str("serve", serving->line.data)));
+        return end_json(&w, plan, measures);
     }
     if (!tp_report_new(output, result->already_done, TP_LOOKED_AT))
         return TP_OK;

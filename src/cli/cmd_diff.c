@@ -1,7 +1,6 @@
 /* `tilepack diff`: prints what differs between two checkpoints. Equal layers are
  * one line unless --verbose; the first difference is told to the element. */
 #include "cli/cmd.h"
-#include "cli/escape.h"
 #include "cli/fold.h"
 #include "cli/human.h"
 #include "cli/progress.h"
@@ -39,122 +38,69 @@ static void coordinates(const struct tp_diff_item *item, uint64_t index,
 
 /* ---- JSON ------------------------------------------------------------------ */
 
-static json_t *shape_json(const uint64_t *shape, uint32_t rank)
+static void put_item(struct tp_writer *w, size_t i, const void *of)
 {
-    json_t *json = json_array();
-    for (uint32_t d = 0; d < rank; d++)
-        tp_json_append(json, json_integer((json_int_t)shape[d]));
-    return json;
-}
-
-static json_t *figure(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
-static json_t *item_json(const struct tp_diff_item *item)
-{
-    json_t *json = json_pack("{s:o,s:s}", "name", tp_json_text(item->name), "difference",
-                             kind_text(item->kind));
-    if (item->form_a) {
-        tp_json_set(json, "a", json_string(item->form_a));
-        tp_json_set(json, "shape_a", shape_json(item->shape_a, item->rank_a));
-    }
-    if (item->form_b) {
-        tp_json_set(json, "b", json_string(item->form_b));
-        tp_json_set(json, "shape_b", shape_json(item->shape_b, item->rank_b));
-    }
-    if (item->bytes) {
-        tp_json_set(json, "bytes", json_integer((json_int_t)item->bytes));
-        tp_json_set(json, "first_byte", json_integer((json_int_t)item->first_byte));
-    }
-    if (!item->numeric)
-        return json;
+    const struct tp_diff_item *item = &((const struct tp_diff *)of)->items[i];
     const struct tp_distance *d = &item->distance;
-    tp_json_set(json, "elements", json_integer((json_int_t)d->differing));
-    double relative = tp_distance_relative(d);
-    tp_json_set(json, "max_abs", figure(isnan(relative) ? relative : d->max_abs));
-    tp_json_set(json, "relative", figure(relative));
-    tp_json_set(json, "sqnr_db", figure(tp_distance_sqnr(d)));
-    if (d->differing) {
+    const double relative = tp_distance_relative(d);
+    tp_begin(w, NULL, '{');
+    tp_write(w, tp_str("name", item->name), tp_str("difference", kind_text(item->kind)),
+             tp_if(item->form_a, tp_str("a", item->form_a)),
+             tp_if(item->form_a, tp_numbers("shape_a", item->shape_a, item->rank_a)),
+             tp_if(item->form_b, tp_str("b", item->form_b)),
+             tp_if(item->form_b, tp_numbers("shape_b", item->shape_b, item->rank_b)),
+             tp_if(item->bytes, tp_num("bytes", item->bytes)),
+             tp_if(item->bytes, tp_num("first_byte", item->first_byte)));
+    if (item->numeric)
+        tp_write(w, tp_num("elements", d->differing),
+                 tp_real("max_abs", isnan(relative) ? relative : d->max_abs),
+                 tp_real("relative", relative), tp_real("sqnr_db", tp_distance_sqnr(d)));
+    if (item->numeric && d->differing) {
         uint64_t at[TP_ST_MAX_RANK];
         coordinates(item, d->first, at);
-        tp_json_set(json, "first", json_pack("{s:o,s:o,s:o}", "at",
-                                                     shape_json(at, item->rank_a), "a",
-                                                     figure((double)d->first_a), "b",
-                                                     figure((double)d->first_b)));
+        tp_object(w, "first", tp_numbers("at", at, item->rank_a),
+                  tp_real("a", (double)d->first_a), tp_real("b", (double)d->first_b));
     }
-    return json;
+    tp_end(w, '}');
 }
 
 static int print_json(const struct tp_options *o, const struct tp_diff *diff)
 {
-    json_t *items = json_array();
+    struct tp_writer w;
+    tp_json_open(&w);
+    tp_write(&w, tp_str("a", o->arg.item[0]), tp_str("b", o->arg.item[1]),
+             tp_bool("equal", !diff->differing), tp_num("tensors", diff->count),
+             tp_num("differing", diff->differing));
+    tp_begin(&w, "items", '[');
     for (size_t i = 0; i < diff->count; i++)
         if (o->verbose || diff->items[i].kind != TP_DIFF_SAME)
-            tp_json_append(items, item_json(&diff->items[i]));
-    return tp_json_print(json_pack("{s:o,s:o,s:b,s:I,s:I,s:o}", "a",
-                                   tp_json_text(o->arg.item[0]), "b",
-                                   tp_json_text(o->arg.item[1]), "equal", !diff->differing,
-                                   "tensors", (json_int_t)diff->count, "differing",
-                                   (json_int_t)diff->differing, "items", items));
+            put_item(&w, i, diff);
+    tp_end(&w, ']');
+    return tp_json_close(&w);
 }
 
 /* ---- text ------------------------------------------------------------------ */
-
-struct line {
-    const struct tp_diff_item *item;
-    char *key;
-    size_t count;
-    double max_abs, relative;
-    bool unknown; /* of one of them there is no figure */
-};
 
 static bool same_text(const char *a, const char *b)
 {
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-static bool same_line(const struct line *line, const struct tp_diff_item *item, const char *key)
+static bool is_alike(const void *of, size_t a, size_t b)
 {
-    const struct tp_diff_item *other = line->item;
-    return other->kind == item->kind && same_text(other->form_a, item->form_a) &&
-           same_text(other->form_b, item->form_b) && other->rank_a == item->rank_a &&
-           other->rank_b == item->rank_b &&
-           memcmp(other->shape_a, item->shape_a, sizeof item->shape_a) == 0 &&
-           memcmp(other->shape_b, item->shape_b, sizeof item->shape_b) == 0 &&
-           strcmp(line->key, key) == 0;
+    const struct tp_diff_item *x = &((const struct tp_diff *)of)->items[a];
+    const struct tp_diff_item *y = &((const struct tp_diff *)of)->items[b];
+    return x->kind == y->kind && same_text(x->form_a, y->form_a) &&
+           same_text(x->form_b, y->form_b) && x->rank_a == y->rank_a && x->rank_b == y->rank_b &&
+           memcmp(x->shape_a, y->shape_a, sizeof x->shape_a) == 0 &&
+           memcmp(x->shape_b, y->shape_b, sizeof x->shape_b) == 0;
 }
 
-/* Adds an item to the lines: to one of the last that is alike, or as a new one. */
-static bool add_line(struct line *lines, size_t *count, const struct tp_diff_item *item, bool all)
+static void add_line(struct tp_table *table, const struct tp_diff_item *item,
+                     const struct tp_line *line)
 {
-    char *key = all ? strdup(item->name) : tp_fold_name(item->name);
-    size_t back = 0;
-    if (!key)
-        return false;
-    while (back < *count && back < 64 && (all || !same_line(&lines[*count - 1 - back], item, key)))
-        back++;
-    bool found = back < *count && back < 64;
-    struct line *line = &lines[found ? *count - 1 - back : *count];
-    if (found)
-        free(key);
-    else
-        lines[(*count)++] = (struct line){.item = item, .key = key};
-    line->count++;
-    if (item->numeric) {
-        line->max_abs = fmax(line->max_abs, item->distance.max_abs);
-        line->relative = fmax(line->relative, tp_distance_relative(&item->distance));
-        line->unknown |= isnan(tp_distance_relative(&item->distance));
-    }
-    return true;
-}
-
-static void print_line(struct tp_table *table, const struct line *line)
-{
-    const struct tp_diff_item *item = line->item;
-    char number[24], shape[2 * TP_SHAPE_TEXT], other[TP_SHAPE_TEXT],
-          max_abs[32] = "", relative[32] = "";
+    char number[24], shape[2 * TP_SHAPE_TEXT], other[TP_SHAPE_TEXT], max_abs[TP_FIGURE] = "",
+         relative[TP_FIGURE] = "";
     snprintf(number, sizeof number, "%zu", line->count);
     if (item->form_a)
         tp_shape_text(shape, item->shape_a, item->rank_a);
@@ -164,21 +110,11 @@ static void print_line(struct tp_table *table, const struct line *line)
         strcat(shape, " ");
         strcat(shape, tp_shape_text(other, item->shape_b, item->rank_b));
     }
-    if (item->numeric && line->unknown && !(line->relative > 0)) {
-        strcpy(max_abs, "-");
-        strcpy(relative, "-");
-    } else if (item->numeric) {
-        snprintf(max_abs, sizeof max_abs, "%.3g", line->max_abs);
-        snprintf(relative, sizeof relative, "%.5f", line->relative);
-    }
-    const char *cells[] = {line->count > 1 ? line->key : item->name,
-                           number,
-                           shape,
-                           item->form_a ? item->form_a : "-",
-                           item->form_b ? item->form_b : "-",
-                           kind_text(item->kind),
-                           max_abs,
-                           relative};
+    if (item->numeric)
+        tp_line_figures(line, max_abs, relative);
+    const char *cells[] = {line->count > 1 ? line->key : item->name, number, shape,
+                           item->form_a ? item->form_a : "-", item->form_b ? item->form_b : "-",
+                           kind_text(item->kind), max_abs, relative};
     tp_table_row(table, cells);
 }
 
@@ -188,20 +124,20 @@ static int print_table(const struct tp_diff *diff, bool all)
         {"tensor", false, true}, {"count", true, false},      {"shape", false, false},
         {"A", false, false},     {"B", false, false},         {"difference", false, false},
         {"max abs", true, false}, {"relative", true, false}};
-    struct line *lines = calloc(diff->count + 1, sizeof *lines);
     struct tp_table *table = tp_table_new(columns, sizeof columns / sizeof *columns);
-    size_t count = 0;
-    bool complete = lines != NULL;
-    for (size_t i = 0; i < diff->count && complete; i++)
-        if (all || diff->items[i].kind != TP_DIFF_SAME)
-            complete = add_line(lines, &count, &diff->items[i], all);
-    if (!complete)
+    struct tp_lines lines = {.fold = !all};
+    for (size_t i = 0; i < diff->count; i++) {
+        const struct tp_diff_item *item = &diff->items[i];
+        struct tp_line *line = all || item->kind != TP_DIFF_SAME
+                                   ? tp_lines_add(&lines, item->name, diff, i, is_alike) : NULL;
+        if (line && item->numeric)
+            tp_line_measured(line, &item->distance);
+    }
+    for (size_t i = 0; i < lines.count; i++)
+        add_line(table, &diff->items[lines.items[i].first], &lines.items[i]);
+    if (lines.failed)
         tp_table_fail(table);
-    for (size_t i = 0; i < count; i++)
-        print_line(table, &lines[i]);
-    for (size_t i = 0; i < count; i++)
-        free(lines[i].key);
-    free(lines);
+    tp_lines_free(&lines);
     return tp_table_end(table);
 }
 

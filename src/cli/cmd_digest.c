@@ -13,10 +13,8 @@ int tp_cmd_digest(const struct tp_options *o)
     if (tp_digest_path(o->arg.item[0], o->jobs, tp_catch_signals(), &digest, &err))
         return tp_report_error(&err);
     if (o->json)
-        return tp_json_print(json_pack("{s:o,s:s,s:I,s:I}", "path",
-                                       tp_json_text(o->arg.item[0]), "sha256",
-                                       digest.sha256, "files", (json_int_t)digest.files, "bytes",
-                                       (json_int_t)digest.bytes));
+        return tp_json_result(tp_str("path", o->arg.item[0]), tp_str("sha256", digest.sha256),
+                              tp_num("files", digest.files), tp_num("bytes", digest.bytes));
     printf("sha256:%s\n", digest.sha256);
     return TP_OK;
 }

@@ -1,7 +1,6 @@
 /* `tilepack dump`: chooses which answer is wanted; the printing is in dump_*.c. */
 #include "cli/cmd.h"
 #include "cli/dump.h"
-#include "cli/escape.h"
 #include "cli/report.h"
 #include "pack/source/source_check.h"
 

@@ -244,11 +244,14 @@ static int print_json(const struct tp_format *one, const char *prefix)
 {
     size_t count;
     const struct tp_format *const *formats = tp_formats(&count);
-    json_t *list = json_array();
+    struct tp_writer w;
+    tp_json_open(&w);
+    tp_begin(&w, "formats", '[');
     for (size_t i = 0; i < count; i++)
         if (one ? one == formats[i] : is_listed(formats[i], prefix))
-            tp_json_append(list, json_incref((json_t *)formats[i]->json));
-    return tp_json_print(json_pack("{s:o}", "formats", list));
+            tp_write(&w, tp_json(NULL, formats[i]->json));
+    tp_end(&w, ']');
+    return tp_json_close(&w);
 }
 
 static int unknown(const char *name)

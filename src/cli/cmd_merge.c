@@ -1,6 +1,5 @@
 /* `tilepack merge`: the parts of a conversion become one output. */
 #include "cli/cmd.h"
-#include "cli/escape.h"
 #include "cli/human.h"
 #include "cli/report.h"
 #include "cli/session.h"
@@ -20,11 +19,9 @@ static int print_result(const struct tp_options *o, const char *output,
     bool already_done = all->already_done || result->already_done;
     unsigned parts = all->count ? all->items[0].share.count : 0;
     if (o->json)
-        return tp_json_print(json_pack("{s:o,s:b,s:I,s:I,s:I}", "output",
-                                       tp_json_text(output), "already_done", already_done,
-                                       "parts", (json_int_t)parts, "shards",
-                                       (json_int_t)result->shards, "bytes_out",
-                                       (json_int_t)result->bytes_out));
+        return tp_json_result(tp_str("output", output), tp_bool("already_done", already_done),
+                              tp_num("parts", parts), tp_num("shards", result->shards),
+                              tp_num("bytes_out", result->bytes_out));
     if (!tp_report_new(output, already_done, "its parts are gone, and it has a manifest"))
         return TP_OK;
     tp_print_text(stdout, output);

@@ -162,11 +162,14 @@ static int print_json(const struct tp_model *one)
 {
     size_t count;
     const struct tp_model *models = tp_models(&count);
-    json_t *list = json_array();
+    struct tp_writer w;
+    tp_json_open(&w);
+    tp_begin(&w, "models", '[');
     for (size_t i = 0; i < count; i++)
         if (!one || one == &models[i])
-            tp_json_append(list, json_incref(models[i].json));
-    return tp_json_print(json_pack("{s:o}", "models", list));
+            tp_write(&w, tp_json(NULL, models[i].json));
+    tp_end(&w, ']');
+    return tp_json_close(&w);
 }
 
 static int unknown(const char *name)

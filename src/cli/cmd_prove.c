@@ -2,7 +2,6 @@
  * is of pack/prove, its report of prove_report.c. A checkpoint that is not what was written is
  * found by its checksums before anything is computed: a kernel cannot tell. */
 #include "cli/cmd.h"
-#include "cli/escape.h"
 #include "cli/progress.h"
 #include "cli/prove_report.h"
 #include "cli/report.h"
@@ -167,13 +166,11 @@ static enum tp_code keep(struct work *w)
 {
     if (!w->o->write || tp_proofs_wrong(&w->proofs))
         return TP_OK;
-    json_t *schedules = tp_prove_schedules(&w->proofs);
-    char *text = schedules ? tp_json_dump(schedules, JSON_COMPACT) : NULL;
-    enum tp_code code =
-        text ? tp_manifest_note(w->o->arg.item[0], "schedules", text, &w->err)
-             : tp_fail(&w->err, TP_E_MEMORY, "out of memory for the table of schedules");
-    json_decref(schedules);
-    free(text);
+    struct tp_text text = {0};
+    enum tp_code code = tp_prove_schedules(&w->proofs, &text, &w->err);
+    if (code == TP_OK)
+        code = tp_manifest_note(w->o->arg.item[0], "schedules", text.data, &w->err);
+    tp_text_free(&text);
     return code;
 }
 
@@ -225,7 +222,7 @@ int tp_cmd_prove(const struct tp_options *o)
     else if (status)
         status = tp_report_error(&w.err);
     else
-        status = o->json ? tp_prove_print_json(&w.proofs) : tp_prove_print_text(&w.proofs);
+        status = tp_prove_print(&w.proofs, o->json);
     close_all(&w);
     return status;
 }

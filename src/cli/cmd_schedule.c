@@ -1,5 +1,5 @@
 /* tilepack schedule: from the command line, or a checkpoint's headers, to planned
- * cases. Planning is src/pack's, printing schedule_text.c's and schedule_json.c's.
+ * cases. Planning is src/pack's, printing schedule_text.c's.
  */
 #include "cli/cmd.h"
 #include "cli/report.h"
@@ -320,8 +320,7 @@ int tp_cmd_schedule(const struct tp_options *o)
         status = status == TP_E_USAGE ? tp_report_usage("schedule", &w.err)
                                       : tp_report_error(&w.err);
     else if (!o->cases)
-        status = o->json ? tp_schedule_print_json(w.cases, w.case_count, o->why)
-                         : tp_schedule_print_text(w.cases, w.case_count, o->why);
+        status = tp_schedule_print(&(struct tp_schedule){w.cases, w.case_count, o->why}, o->json);
     if (!status && !o->cases && !anything_fits(&w))
         status = TP_E_DIFF;
     free(w.cases);

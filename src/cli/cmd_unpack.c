@@ -1,7 +1,6 @@
 /* `tilepack unpack`: plain weights back, or with --to the same codes in the order of
  * another format. Planning and writing are those of convert. */
 #include "cli/cmd.h"
-#include "cli/escape.h"
 #include "cli/human.h"
 #include "cli/measures.h"
 #include "cli/plan_report.h"
@@ -94,17 +93,15 @@ static int print_result(const struct tp_options *o, const struct tp_plan *plan, 
     char in[TP_HUMAN], out[TP_HUMAN], took[TP_HUMAN];
     size_t copied = plan->kept_count;
     if (o->json) {
-        json_t *json = json_pack(
-            "{s:o,s:b,s:s,s:I,s:I,s:I,s:I,s:f}", "output", tp_json_text(output), "already_done",
-            result->already_done, "to", o->to ? o->to : "plain", "weights",
-            (json_int_t)plan->unit_count, "copied", (json_int_t)copied, "bytes_in",
-            (json_int_t)plan->bytes_in, "bytes_out", (json_int_t)plan->bytes_out, "seconds",
-            seconds);
-        if (json) {
-            tp_measures_json(measures, json);
-            tp_plan_left_json(plan, json);
-        }
-        return tp_json_print(json);
+        struct tp_writer w;
+        tp_json_open(&w);
+        tp_write(&w, tp_str("output", output), tp_bool("already_done", result->already_done),
+                 tp_str("to", o->to ? o->to : "plain"), tp_num("weights", plan->unit_count),
+                 tp_num("copied", copied), tp_num("bytes_in", plan->bytes_in),
+                 tp_num("bytes_out", plan->bytes_out), tp_real("seconds", seconds));
+        tp_measures_put(&w, measures);
+        tp_plan_put_left(&w, plan);
+        return tp_json_close(&w);
     }
     if (!tp_report_new(output, result->already_done, TP_LOOKED_AT))
         return TP_OK;

@@ -1,7 +1,6 @@
 /* `tilepack verify`: runs the checks and prints what they found. Every difference
  * is a line of its own on stdout, the summary the last one. */
 #include "cli/cmd.h"
-#include "cli/escape.h"
 #include "cli/fold.h"
 #include "cli/human.h"
 #include "cli/progress.h"
@@ -17,20 +16,12 @@
 
 /* ---- JSON ------------------------------------------------------------------ */
 
-static json_t *problems_json(const struct tp_problem *problems, size_t count)
+static void put_problem(struct tp_writer *w, size_t i, const void *of)
 {
-    json_t *list = json_array();
-    for (size_t i = 0; i < count; i++) {
-        const struct tp_problem *problem = &problems[i];
-        json_t *json = json_object();
-        if (problem->file)
-            tp_json_set(json, "file", tp_json_text(problem->file));
-        if (problem->tensor)
-            tp_json_set(json, "tensor", tp_json_text(problem->tensor));
-        tp_json_set(json, "what", tp_json_text(problem->what));
-        tp_json_append(list, json);
-    }
-    return list;
+    const struct tp_problem *problem = &((const struct tp_problem *)of)[i];
+    tp_object(w, NULL, tp_if(problem->file, tp_str("file", problem->file)),
+              tp_if(problem->tensor, tp_str("tensor", problem->tensor)),
+              tp_str("what", problem->what));
 }
 
 /* Not what is plain, restored by unpack or as a bias of a format that has none. */
@@ -39,49 +30,40 @@ static bool is_measured(const struct tp_unit_result *unit)
     return unit->format != NULL;
 }
 
-static json_t *weights_json(const struct tp_verify_report *report)
+static void put_weight(struct tp_writer *w, size_t i, const void *of)
 {
-    json_t *list = json_array();
-    for (size_t i = 0; i < report->unit_count; i++) {
-        const struct tp_unit_result *unit = &report->units[i];
-        if (!is_measured(unit))
-            continue;
-        double relative = tp_distance_relative(&unit->distance);
-        json_t *json = json_pack(
-            "{s:o,s:[I,I,I],s:i,s:s,s:b,s:o,s:o,s:o,s:I}", "name", tp_json_text(unit->name), "box",
-            (json_int_t)unit->box.e, (json_int_t)unit->box.n, (json_int_t)unit->box.k, "rank",
-            unit->rank, "format", unit->format->name, "equal", !unit->differs,
-            "max_abs", tp_json_figure(isnan(relative) ? relative : unit->distance.max_abs),
-            "relative", tp_json_figure(relative), "sqnr_db",
-            tp_json_figure(tp_distance_sqnr(&unit->distance)), "nonfinite",
-            (json_int_t)unit->distance.nonfinite);
-        if (unit->search != TP_SEARCH_NONE)
-            tp_search_json(json, unit);
-        tp_json_append(list, json);
-    }
-    return list;
+    const struct tp_unit_result *unit = &((const struct tp_verify_report *)of)->units[i];
+    if (!is_measured(unit))
+        return;
+    double relative = tp_distance_relative(&unit->distance);
+    tp_begin(w, NULL, '{');
+    tp_write(w, tp_str("name", unit->name), tp_box("box", &unit->box),
+             tp_num("rank", (uint64_t)unit->rank), tp_str("format", unit->format->name),
+             tp_bool("equal", !unit->differs),
+             tp_real("max_abs", isnan(relative) ? relative : unit->distance.max_abs),
+             tp_real("relative", relative),
+             tp_real("sqnr_db", tp_distance_sqnr(&unit->distance)),
+             tp_num("nonfinite", unit->distance.nonfinite));
+    if (unit->search != TP_SEARCH_NONE)
+        tp_search_put(w, unit);
+    tp_end(w, '}');
 }
 
 static int print_json(const struct tp_options *o, const struct tp_verify_report *report,
                       double seconds)
 {
-    json_t *json = json_pack(
-        "{s:o,s:b,s:b,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:o}", "path", tp_json_text(o->arg.item[0]), "ok",
-        !report->problem_count, "by_tilepack", report->by_tilepack, "shards",
-        (json_int_t)report->shards, "tensors", (json_int_t)report->tensors, "packed",
-        (json_int_t)report->packed, "hashed", (json_int_t)report->hashed, "padded",
-        (json_int_t)report->padded, "bytes", (json_int_t)report->bytes, "seconds", seconds,
-        "problems", problems_json(report->problems, report->problem_count));
-    if (report->note_count)
-        tp_json_set(json, "notes", problems_json(report->notes, report->note_count));
-    if (report->digests)
-        tp_json_set(json, "digests", json_integer((json_int_t)report->digests));
-    if (o->against) {
-        tp_json_set(json, "against", tp_json_text(o->against));
-        tp_json_set(json, "kept", json_integer((json_int_t)report->kept));
-        tp_json_set(json, "weights", weights_json(report));
-    }
-    return tp_json_print(json);
+    return tp_json_result(
+        tp_str("path", o->arg.item[0]), tp_bool("ok", !report->problem_count),
+        tp_bool("by_tilepack", report->by_tilepack), tp_num("shards", report->shards),
+        tp_num("tensors", report->tensors), tp_num("packed", report->packed),
+        tp_num("hashed", report->hashed), tp_num("padded", report->padded),
+        tp_num("bytes", report->bytes), tp_real("seconds", seconds),
+        tp_list("problems", report->problem_count, put_problem, report->problems),
+        tp_if(report->note_count, tp_list("notes", report->note_count, put_problem, report->notes)),
+        tp_if(report->digests, tp_num("digests", report->digests)),
+        tp_if(o->against, tp_str("against", o->against)),
+        tp_if(o->against, tp_num("kept", report->kept)),
+        tp_if(o->against, tp_list("weights", report->unit_count, put_weight, report)));
 }
 
 /* ---- text ------------------------------------------------------------------ */
@@ -110,78 +92,13 @@ static void print_problems(const struct tp_verify_report *report, bool all)
         printf("and %zu more (--verbose lists all)\n", report->problem_count - shown);
 }
 
-/* A line of the table: one weight, or equal ones of many layers with the largest
- * errors among them. */
-struct line {
-    const struct tp_unit_result *unit;
-    char *key;
-    size_t count;
-    double max_abs, relative, sqnr;
-    double gain, weighted_gain; /* of a search, in dB: the least; NAN without one */
-    bool differs;
-    bool unknown; /* of one of them there is no figure */
-};
-
-static bool same_line(const struct line *line, const struct tp_unit_result *unit, const char *key)
+static bool is_alike(const void *of, size_t a, size_t b)
 {
-    return line->unit->format == unit->format && line->unit->rank == unit->rank &&
-           line->unit->search == unit->search && line->unit->weighted == unit->weighted &&
-           memcmp(&line->unit->box, &unit->box, sizeof unit->box) == 0 &&
-           line->differs == unit->differs && strcmp(line->key, key) == 0;
-}
-
-static void add_to(struct line *line, const struct tp_unit_result *unit)
-{
-    line->count++;
-    line->max_abs = fmax(line->max_abs, unit->distance.max_abs);
-    line->relative = fmax(line->relative, tp_distance_relative(&unit->distance));
-    line->sqnr = fmin(line->sqnr, tp_distance_sqnr(&unit->distance));
-    line->unknown |= isnan(tp_distance_relative(&unit->distance));
-    if (unit->search != TP_SEARCH_NONE) /* fmin() of NAN and a number is the number */
-        line->gain = fmin(line->gain, tp_search_gain(&unit->distance, &unit->none));
-    if (unit->weighted)
-        line->weighted_gain = fmin(line->weighted_gain, tp_search_gain(&unit->weighted_distance,
-                                                                       &unit->weighted_none));
-}
-
-/* Lines of all units that were measured; *count of them. False: of some, as memory is short. */
-static bool fold(const struct tp_verify_report *report, bool all, struct line **to, size_t *count)
-{
-    struct line *lines = *to = calloc(report->unit_count + 1, sizeof *lines);
-    *count = 0;
-    for (size_t u = 0; lines && u < report->unit_count; u++) {
-        const struct tp_unit_result *unit = &report->units[u];
-        if (!is_measured(unit))
-            continue;
-        char *key = all ? strdup(unit->name) : tp_fold_name(unit->name);
-        size_t back = 0;
-        if (!key)
-            return false;
-        while (!all && back < *count && back < 64 &&
-               !same_line(&lines[*count - 1 - back], unit, key))
-            back++;
-        if (!all && back < *count && back < 64) {
-            add_to(&lines[*count - 1 - back], unit);
-            free(key);
-            continue;
-        }
-        lines[*count] = (struct line){.unit = unit, .key = key, .sqnr = INFINITY,
-                                      .gain = NAN, .weighted_gain = NAN,
-                                      .differs = unit->differs};
-        add_to(&lines[(*count)++], unit);
-    }
-    return lines != NULL;
-}
-
-static const char *shape_text(char text[80], const struct tp_unit_result *unit)
-{
-    if (unit->rank == 3)
-        snprintf(text, 80, "[%llu,%llu,%llu]", (unsigned long long)unit->box.e,
-                 (unsigned long long)unit->box.n, (unsigned long long)unit->box.k);
-    else
-        snprintf(text, 80, "[%llu,%llu]", (unsigned long long)unit->box.n,
-                 (unsigned long long)unit->box.k);
-    return text;
+    const struct tp_unit_result *x = &((const struct tp_verify_report *)of)->units[a];
+    const struct tp_unit_result *y = &((const struct tp_verify_report *)of)->units[b];
+    return x->format == y->format && x->rank == y->rank && x->search == y->search &&
+           x->weighted == y->weighted && memcmp(&x->box, &y->box, sizeof x->box) == 0 &&
+           x->differs == y->differs;
 }
 
 static bool any_measured(const struct tp_verify_report *report)
@@ -200,16 +117,39 @@ static bool any_search(const struct tp_verify_report *report)
     return false;
 }
 
-/* "+0.92", with importance "+0.31 (+1.40 weighted)". */
-static const char *gain_text(char text[64], const struct line *line)
+static void take_up(struct tp_lines *lines, const struct tp_verify_report *report, size_t u)
 {
-    if (isnan(line->gain))
-        snprintf(text, 64, "-");
-    else if (isnan(line->weighted_gain))
-        snprintf(text, 64, "%+.2f", line->gain);
-    else
-        snprintf(text, 64, "%+.2f (%+.2f weighted)", line->gain, line->weighted_gain);
-    return text;
+    const struct tp_unit_result *unit = &report->units[u];
+    struct tp_line *line = tp_lines_add(lines, unit->name, report, u, is_alike);
+    if (!line)
+        return;
+    tp_line_measured(line, &unit->distance);
+    if (unit->search != TP_SEARCH_NONE) /* fmin() of NAN and a number is the number */
+        line->gain = fmin(line->gain, tp_search_gain(&unit->distance, &unit->none));
+    if (unit->weighted)
+        line->weighted_gain = fmin(line->weighted_gain, tp_search_gain(&unit->weighted_distance,
+                                                                       &unit->weighted_none));
+}
+
+static void add_line(struct tp_table *table, const struct tp_unit_result *unit,
+                     const struct tp_line *line)
+{
+    char number[24], shape[TP_SHAPE_TEXT], max_abs[TP_FIGURE], relative[TP_FIGURE], sqnr[32] = "-",
+         gain[64];
+    bool exact = line->relative == 0 && !line->unknown;
+    snprintf(number, sizeof number, "%zu", line->count);
+    tp_line_figures(line, max_abs, relative);
+    if (exact || isfinite(line->sqnr))
+        snprintf(sqnr, sizeof sqnr, isfinite(line->sqnr) ? "%.2f" : "exact", line->sqnr);
+    /* "+0.92", with importance "+0.31 (+1.40 weighted)" */
+    snprintf(gain, sizeof gain, isnan(line->gain)            ? "-"
+                                : isnan(line->weighted_gain) ? "%+.2f"
+                                                             : "%+.2f (%+.2f weighted)",
+             line->gain, line->weighted_gain);
+    const char *cells[] = {line->count > 1 ? line->key : unit->name, number,
+                           tp_box_text(shape, &unit->box, unit->rank), unit->format->name, max_abs,
+                           relative, sqnr, unit->differs ? "differ" : "equal", gain};
+    tp_table_row(table, cells);
 }
 
 static int print_table(const struct tp_verify_report *report, bool all)
@@ -218,34 +158,17 @@ static int print_table(const struct tp_verify_report *report, bool all)
         {"weight", false, true}, {"count", true, false},    {"shape", false, false},
         {"format", false, false}, {"max abs", true, false}, {"relative", true, false},
         {"SQNR dB", true, false}, {"bytes", false, false}, {"search gains dB", false, false}};
-    size_t count, width = sizeof columns / sizeof *columns - !any_search(report);
+    size_t width = sizeof columns / sizeof *columns - !any_search(report);
     struct tp_table *table = tp_table_new(columns, width);
-    struct line *lines;
-    if (!fold(report, all, &lines, &count))
+    struct tp_lines lines = {.fold = !all};
+    for (size_t u = 0; u < report->unit_count; u++)
+        if (is_measured(&report->units[u]))
+            take_up(&lines, report, u);
+    for (size_t i = 0; i < lines.count; i++)
+        add_line(table, &report->units[lines.items[i].first], &lines.items[i]);
+    if (lines.failed)
         tp_table_fail(table);
-    for (size_t i = 0; i < count; i++) {
-        const struct line *line = &lines[i];
-        bool exact = line->relative == 0 && !line->unknown;
-        char number[24], shape[80], max_abs[32] = "-", relative[32] = "-", sqnr[32] = "-",
-             gain[64];
-        snprintf(number, sizeof number, "%zu", line->count);
-        if (exact || line->relative > 0) {
-            snprintf(max_abs, sizeof max_abs, "%.3g", line->max_abs);
-            snprintf(relative, sizeof relative, "%.5f", line->relative);
-        }
-        if (isfinite(line->sqnr))
-            snprintf(sqnr, sizeof sqnr, "%.2f", line->sqnr);
-        else if (exact)
-            snprintf(sqnr, sizeof sqnr, "exact");
-        const char *cells[] = {line->count > 1 ? line->key : line->unit->name, number,
-                               shape_text(shape, line->unit), line->unit->format->name, max_abs,
-                               relative, sqnr, line->differs ? "differ" : "equal",
-                               gain_text(gain, line)};
-        tp_table_row(table, cells);
-    }
-    for (size_t i = 0; i < count; i++)
-        free(lines[i].key);
-    free(lines);
+    tp_lines_free(&lines);
     return tp_table_end(table);
 }
 

@@ -2,85 +2,10 @@
 #include "cli/compare_report.h"
 
 #include "cli/human.h"
-#include "cli/report.h"
-#include "cli/search_report.h"
-
-#include <stdlib.h>
-#include <string.h>
+#include "cli/rows.h"
 
 /* Weights that are shown of each format; of more than FEW formats only under --verbose. */
 enum { SHOWN_OF_ONE = 20, SHOWN_OF_EACH = 3, FEW = 3 };
-
-static void figure(char text[24], const char *how, double value, bool known)
-{
-    snprintf(text, 24, known ? how : "-", value);
-}
-
-static const char *unit_shape(const struct tp_unit_result *unit, char text[TP_SHAPE_TEXT])
-{
-    uint64_t shape[] = {unit->box.e, unit->box.n, unit->box.k};
-    int rank = unit->rank == 3 ? 3 : 2;
-    return tp_shape_text(text, shape + 3 - rank, (uint32_t)rank);
-}
-
-static void add_format(struct tp_table *table, const struct tp_candidates *all,
-                       const struct tp_candidate *c)
-{
-    char size[TP_HUMAN] = "-", share[24] = "-", bits[24] = "-", weights[24] = "-", snr[24] = "-",
-         worst[24] = "-";
-    const char *name = c->refused;
-    if (!c->refused) {
-        bool measured = c->sum.measured > 0;
-        tp_human_bytes(size, c->bytes);
-        figure(share, "%.3f", (double)c->bytes / (double)(all->bytes ? all->bytes : 1), true);
-        figure(bits, "%.3f", c->sum.bits, c->sum.weights > 0);
-        snprintf(weights, sizeof weights, "%zu", c->sum.weights);
-        figure(snr, "%.2f", c->sum.mean_db, measured);
-        figure(worst, "%.2f", measured ? c->ranks[0].db : 0, measured);
-        name = measured ? c->units[c->sum.worst].name : "";
-    }
-    const char *cells[] = {c->format->name, size, share, weights, bits, snr, worst, name};
-    tp_table_row(table, cells);
-}
-
-static int print_formats(const struct tp_candidates *all)
-{
-    static const struct tp_column columns[] = {
-        {"format", false, TP_NARROW_WHOLE},  {"size", true, TP_NARROW_WHOLE},
-        {"share", true, TP_NARROW_WHOLE},    {"weights", true, TP_NARROW_WHOLE},
-        {"bits", true, TP_NARROW_WHOLE},     {"SNR dB", true, TP_NARROW_WHOLE},
-        {"worst dB", true, TP_NARROW_WHOLE}, {"the worst", false, TP_NARROW_FOLD}};
-    struct tp_table *table = tp_table_new(columns, sizeof columns / sizeof *columns);
-    for (size_t i = 0; i < all->count; i++)
-        add_format(table, all, &all->items[i]);
-    return tp_table_end(table);
-}
-
-static void add_weight(struct tp_table *table, const struct tp_candidate *c, size_t rank)
-{
-    const struct tp_unit_result *unit = &c->units[c->ranks[rank].unit];
-    char shape[TP_SHAPE_TEXT], snr[24], relative[24], most[24];
-    snprintf(snr, sizeof snr, "%.2f", c->ranks[rank].db);
-    snprintf(relative, sizeof relative, "%.5f", tp_distance_relative(&unit->distance));
-    snprintf(most, sizeof most, "%.3g", unit->distance.max_abs);
-    const char *cells[] = {c->format->name, unit->name, unit_shape(unit, shape), snr, relative,
-                           most};
-    tp_table_row(table, cells);
-}
-
-static int print_worst(const struct tp_candidates *all, bool verbose)
-{
-    static const struct tp_column columns[] = {
-        {"format", false, TP_NARROW_WHOLE},   {"the worst weights", false, TP_NARROW_FOLD},
-        {"shape", false, TP_NARROW_WHOLE},    {"SNR dB", true, TP_NARROW_WHOLE},
-        {"relative", true, TP_NARROW_WHOLE},  {"max abs", true, TP_NARROW_WHOLE}};
-    struct tp_table *table = tp_table_new(columns, sizeof columns / sizeof *columns);
-    size_t shown = verbose ? SIZE_MAX : all->count == 1 ? SHOWN_OF_ONE : SHOWN_OF_EACH;
-    for (size_t i = 0; i < all->count; i++)
-        for (size_t r = 0; r < all->items[i].rank_count && r < shown; r++)
-            add_weight(table, &all->items[i], r);
-    return tp_table_end(table);
-}
 
 static uint64_t nonfinite(const struct tp_candidate *c)
 {
@@ -88,6 +13,88 @@ static uint64_t nonfinite(const struct tp_candidate *c)
     for (size_t u = 0; u < c->unit_count; u++)
         count += c->units[u].distance.nonfinite;
     return count;
+}
+
+/* ---- the fields ------------------------------------------------------------ */
+
+static void put_weight(struct tp_writer *w, size_t rank, const void *of)
+{
+    const struct tp_candidate *c = of;
+    const struct tp_unit_result *unit = &c->units[c->ranks[rank].unit];
+    char shape[TP_SHAPE_TEXT];
+    tp_object(w, NULL, tp_str("name", unit->name), tp_box("box", &unit->box),
+              tp_num("rank", (uint64_t)unit->rank), tp_real("snr_db", c->ranks[rank].db),
+              tp_real("relative", tp_distance_relative(&unit->distance)),
+              tp_real("max_abs", unit->distance.max_abs), tp_num("values", unit->distance.count),
+              tp_num("nonfinite", unit->distance.nonfinite),
+              tp_cell("shape", tp_box_text(shape, &unit->box, unit->rank)),
+              tp_cell("of", c->format->name));
+}
+
+static void put_format(struct tp_writer *w, size_t i, const void *of)
+{
+    const struct tp_candidates *all = of;
+    const struct tp_candidate *c = &all->items[i];
+    const bool measured = c->sum.measured;
+    const char *worst = measured ? c->units[c->sum.worst].name : "";
+    char size[TP_HUMAN];
+    if (c->refused) {
+        tp_object(w, NULL, tp_str("format", c->format->name), tp_str("refused", c->refused),
+                  tp_cell("remark", c->refused));
+        return;
+    }
+    tp_begin(w, NULL, '{');
+    tp_write(w, tp_str("format", c->format->name), tp_num("bytes", c->bytes),
+             tp_num("weights", c->sum.weights), tp_num("measured", c->sum.measured),
+             tp_num("kept", c->kept), tp_real("bits", c->sum.bits),
+             tp_num("nonfinite", nonfinite(c)),
+             tp_if(c->weights_only, tp_bool("weights_only", true)),
+             tp_if(measured, tp_real("snr_db", c->sum.mean_db)),
+             tp_if(measured, tp_real("worst_db", measured ? c->ranks[0].db : 0)),
+             tp_if(measured, tp_real("relative", c->sum.relative)),
+             tp_cell("size", tp_human_bytes(size, c->bytes)), tp_cell("remark", worst),
+             tp_list("worst_first", c->rank_count, put_weight, c));
+    tp_cellf(w, "share", "%.3f", (double)c->bytes / (double)(all->bytes ? all->bytes : 1));
+    tp_cellf(w, "bits_", c->sum.weights ? "%.3f" : "-", c->sum.bits);
+    tp_end(w, '}');
+}
+
+static int print_json(const struct tp_candidates *all)
+{
+    return tp_json_result(tp_str("source", all->source), tp_num("bytes", all->bytes),
+                          tp_bool("full", all->full), tp_real("seconds", all->seconds),
+                          tp_list("formats", all->count, put_format, all));
+}
+
+/* ---- text ------------------------------------------------------------------ */
+
+static int print_formats(const struct tp_candidates *all)
+{
+    static const struct tp_field fields[] = {
+        {"format", "format", TP_LEFT},         {"size", "size", TP_RIGHT},
+        {"share", "share", TP_RIGHT},          {"weights", "weights", TP_RIGHT},
+        {"bits", "bits_", TP_RIGHT},           {"SNR dB", "snr_db %.2f", TP_RIGHT},
+        {"worst dB", "worst_db %.2f", TP_RIGHT}, {"the worst", "remark", TP_FOLD}};
+    struct tp_row_writer rows;
+    tp_rows_open(&rows, fields, sizeof fields / sizeof *fields, NULL);
+    for (size_t i = 0; i < all->count; i++)
+        put_format(&rows.w, i, all);
+    return tp_rows_end(&rows);
+}
+
+static int print_worst(const struct tp_candidates *all, bool verbose)
+{
+    static const struct tp_field fields[] = {
+        {"format", "of", TP_LEFT},             {"the worst weights", "name", TP_FOLD},
+        {"shape", "shape", TP_LEFT},           {"SNR dB", "snr_db %.2f", TP_RIGHT},
+        {"relative", "relative %.5f", TP_RIGHT}, {"max abs", "max_abs %.3g", TP_RIGHT}};
+    struct tp_row_writer rows;
+    size_t shown = verbose ? SIZE_MAX : all->count == 1 ? SHOWN_OF_ONE : SHOWN_OF_EACH;
+    tp_rows_open(&rows, fields, sizeof fields / sizeof *fields, NULL);
+    for (size_t i = 0; i < all->count; i++)
+        for (size_t r = 0; r < all->items[i].rank_count && r < shown; r++)
+            put_weight(&rows.w, r, &all->items[i]);
+    return tp_rows_end(&rows);
 }
 
 /* Figures leave these values out, and may look as if there were none. */
@@ -115,7 +122,7 @@ static void print_weights_only(const struct tp_candidates *all)
         putchar('\n');
 }
 
-int tp_compare_print(const struct tp_candidates *all, bool verbose)
+static int print_text(const struct tp_candidates *all, bool verbose)
 {
     char size[TP_HUMAN], took[TP_HUMAN];
     size_t unmeasured = 0, ranked = 0;
@@ -148,52 +155,7 @@ int tp_compare_print(const struct tp_candidates *all, bool verbose)
     return TP_OK;
 }
 
-/* ---- JSON --------------------------------------------------------------- */
-
-static json_t *weights_json(const struct tp_candidate *c)
+int tp_compare_print(const struct tp_candidates *all, bool json, bool verbose)
 {
-    json_t *list = json_array();
-    for (size_t r = 0; r < c->rank_count; r++) {
-        const struct tp_unit_result *unit = &c->units[c->ranks[r].unit];
-        tp_json_append(list, json_pack(
-            "{s:o,s:[I,I,I],s:i,s:f,s:o,s:o,s:I,s:I}", "name", tp_json_text(unit->name), "box",
-            (json_int_t)unit->box.e, (json_int_t)unit->box.n, (json_int_t)unit->box.k, "rank",
-            unit->rank, "snr_db", c->ranks[r].db, "relative",
-            tp_json_figure(tp_distance_relative(&unit->distance)), "max_abs",
-            tp_json_figure(unit->distance.max_abs), "values",
-            (json_int_t)unit->distance.count, "nonfinite",
-            (json_int_t)unit->distance.nonfinite));
-    }
-    return list;
-}
-
-static json_t *format_json(const struct tp_candidate *c)
-{
-    if (c->refused)
-        return json_pack("{s:s,s:o}", "format", c->format->name, "refused",
-                         tp_json_text(c->refused));
-    json_t *json = json_pack("{s:s,s:I,s:I,s:I,s:I,s:f,s:I}", "format", c->format->name, "bytes",
-                             (json_int_t)c->bytes, "weights", (json_int_t)c->sum.weights,
-                             "measured", (json_int_t)c->sum.measured, "kept",
-                             (json_int_t)c->kept, "bits", c->sum.bits, "nonfinite",
-                             (json_int_t)nonfinite(c));
-    if (c->weights_only)
-        tp_json_set(json, "weights_only", json_true());
-    if (c->sum.measured) {
-        tp_json_set(json, "snr_db", json_real(c->sum.mean_db));
-        tp_json_set(json, "worst_db", json_real(c->ranks[0].db));
-        tp_json_set(json, "relative", json_real(c->sum.relative));
-    }
-    tp_json_set(json, "worst_first", weights_json(c));
-    return json;
-}
-
-int tp_compare_print_json(const struct tp_candidates *all)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < all->count; i++)
-        tp_json_append(list, format_json(&all->items[i]));
-    return tp_json_print(json_pack("{s:o,s:I,s:b,s:f,s:o}", "source", tp_json_text(all->source),
-                                   "bytes", (json_int_t)all->bytes, "full", all->full, "seconds",
-                                   all->seconds, "formats", list));
+    return json ? print_json(all) : print_text(all, verbose);
 }

@@ -31,9 +31,9 @@ struct tp_candidates {
     size_t count;
 };
 
-/* On stdout; a status as of a command. `all`: every weight, else the worst ones. */
-int tp_compare_print(const struct tp_candidates *all, bool verbose);
-int tp_compare_print_json(const struct tp_candidates *all);
+/* On stdout, as one JSON object or as text; a status as of a command. `verbose`: every weight,
+ * else the worst ones. */
+int tp_compare_print(const struct tp_candidates *all, bool json, bool verbose);
 
 /* Writes the page to an open file. */
 void tp_compare_page(const struct tp_candidates *all, FILE *out);

@@ -9,8 +9,6 @@
 #include "cli/session.h"
 #include "pack/inspect/inspect.h"
 
-#include <jansson.h>
-
 /* For a tensor the packed weight that it is an output of; NULL: of none. */
 struct tp_owner {
     const struct tp_weight *weight;
@@ -72,13 +70,5 @@ enum tp_code tp_tile_of(const struct tp_weight *weight, uint32_t out, struct tp_
 
 /* Draws the beginning of an output in memory order: what lies at which byte. */
 int tp_dump_tile(const struct tp_weight *weight, uint32_t out);
-
-enum { TP_BOX_TEXT = TP_SHAPE_TEXT + 1 };
-/* "W[4,256,32]" of a weight, without E for a 2-D one. */
-const char *tp_box_text(char text[TP_BOX_TEXT], const struct tp_weight *weight);
-json_t *tp_shape_json(const uint64_t *shape, uint32_t rank);
-
-/* A number, or "NaN", "Infinity", "-Infinity", which JSON has no numbers for. */
-json_t *tp_number_json(double value);
 
 #endif

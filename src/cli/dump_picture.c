@@ -1,7 +1,6 @@
 /* `dump --svg` and `--html`: the picture of a weight's layout as a file, alone or in a page
  * that says more of the cell under the pointer. */
 #include "cli/dump.h"
-#include "cli/escape.h"
 #include "cli/page.h"
 #include "cli/picture.h"
 #include "cli/report.h"
@@ -43,12 +42,13 @@ static const char script[] =
 
 static void put_lead(FILE *out, const struct tp_weight *weight)
 {
-    char box[TP_BOX_TEXT];
-    fprintf(out, "<p><code>%s</code>, %s. Memory is shown in the order of its bytes. A cell is a "
+    char box[TP_SHAPE_TEXT];
+    fprintf(out, "<p><code>%s</code>, W%s. Memory is shown in the order of its bytes. A cell is a "
             "stored element and names the n,k that it belongs to (of scales: the number of their "
             "block); its hue is that of the row of W, darker further right.</p>\n"
             "<p id=\"what\"><b>Point at a cell: what it holds, and which codes and scales belong "
-            "together.</b></p>\n", weight->form->format->name, tp_box_text(box, weight));
+            "together.</b></p>\n", weight->form->format->name,
+            tp_box_text(box, &weight->form->box, weight->form->rank));
 }
 
 static enum tp_code write_svg(struct tp_picture *picture, const char *path, struct tp_err *err)
@@ -81,11 +81,10 @@ static int report(const struct tp_options *o, const struct tp_picture *picture)
 {
     const char *paths[] = {o->svg, o->html};
     if (o->json)
-        return tp_json_print(json_pack(
-            "{s:o,s:s,s:o,s:o,s:I}", "weight", tp_json_text(picture->weight->name), "format",
-            picture->weight->form->format->name, "svg", o->svg ? tp_json_text(o->svg) : json_null(),
-            "html", o->html ? tp_json_text(o->html) : json_null(), "cells",
-            (json_int_t)picture->cells));
+        return tp_json_result(tp_str("weight", picture->weight->name),
+                              tp_str("format", picture->weight->form->format->name),
+                              tp_str("svg", o->svg), tp_str("html", o->html),
+                              tp_num("cells", picture->cells));
     for (int i = 0; i < 2; i++)
         if (paths[i]) {
             tp_print_text(stdout, paths[i]);

@@ -1,7 +1,6 @@
 /* --at, --offset and --values: one element, one byte, one rectangle. */
 #include "base/num.h"
 #include "cli/dump.h"
-#include "cli/escape.h"
 #include "cli/report.h"
 #include "kernels/op/traits.h"
 #include "pack/format/format_words.h"
@@ -84,57 +83,65 @@ static const char *place_text(char text[PLACE_TEXT], const struct tp_spot *spot)
     return text;
 }
 
-static json_t *spot_json(const struct tp_source *source, const struct tp_subject *subject,
-                         uint32_t i, const struct tp_spot *spot)
+static void put_spot(struct tp_writer *w, const struct tp_source *source,
+                     const struct tp_subject *subject, uint32_t i, const struct tp_spot *spot)
 {
     const struct tp_tensor *tensor = &source->ckpt.tensors[spot->tensor];
     char stored[TP_STORED_TEXT];
-    json_t *json = json_pack("{s:s,s:o,s:o,s:I,s:I,s:i}", "role", role_of(subject, i), "tensor",
-                             tp_json_text(tensor->name), "file",
-                             tp_json_text(source->ckpt.files[tensor->file].name), "offset",
-                             (json_int_t)spot->offset, "byte", (json_int_t)spot->byte, "bits",
-                             (int)spot->bits);
-    if (spot->bits == 4)
-        tp_json_set(json, "nibble", json_string(spot->nibble ? "high" : "low"));
-    if (spot->spread)
-        tp_json_set(json, "spread", json_true());
-    tp_json_set(json, "stored",
-                        json_string(tp_stored_text(stored, spot, is_group8(subject, i))));
-    return json;
+    tp_write(w, tp_str("role", role_of(subject, i)), tp_str("tensor", tensor->name),
+             tp_str("file", source->ckpt.files[tensor->file].name),
+             tp_num("offset", spot->offset), tp_num("byte", spot->byte), tp_num("bits", spot->bits),
+             tp_if(spot->bits == 4, tp_str("nibble", spot->nibble ? "high" : "low")),
+             tp_if(spot->spread, tp_bool("spread", true)),
+             tp_str("stored", tp_stored_text(stored, spot, is_group8(subject, i))));
+}
+
+/* What JSON has no number for is a word. */
+static struct tp_member number(const char *key, double value)
+{
+    if (isfinite(value))
+        return tp_real(key, value);
+    return tp_str(key, isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity");
 }
 
 /* ---- --at --------------------------------------------------------------- */
 
+static const char *name_of(const struct tp_source *source, const struct tp_subject *subject)
+{
+    return subject->weight ? subject->weight->name : source->ckpt.tensors[subject->tensor].name;
+}
+
+static struct tp_member count_or_null(const char *key, int count)
+{
+    return count < 0 ? tp_null(key) : tp_num(key, (uint64_t)count);
+}
+
 static int at_json(const struct tp_source *source, const struct tp_subject *subject,
                    const struct tp_element_info *info)
 {
-    json_t *parts = json_array();
+    const struct tp_weight *weight = subject->weight;
+    const uint64_t at[] = {info->e, info->n, info->k};
+    struct tp_writer w;
+    tp_json_open(&w);
+    tp_write(&w, tp_str("weight", name_of(source, subject)),
+             tp_str("format", weight ? weight->form->format->name : NULL),
+             tp_numbers("at", at, 3),
+             info->has_value ? number("value", info->value) : tp_null("value"));
+    tp_begin(&w, "parts", '[');
     for (uint32_t i = 0; i < info->spots; i++) {
         const struct tp_spot *spot = &info->spot[i];
         if (spot->tensor == TP_NO_TENSOR)
             continue;
-        json_t *json = spot_json(source, subject, i, spot);
-        if (!subject->weight && !info->has_value)
-            tp_json_set(json, "value", json_null());
-        else
-            tp_json_set(json, "value", tp_number_json(spot->value));
-        if (subject->weight && subject->weight->form->op.out[i].role == TP_ROLE_CODES)
-            tp_json_set(json, "code",
-                                info->code < 0 ? json_null() : json_integer(info->code));
-        if (is_group8(subject, i))
-            tp_json_set(json, "multiple",
-                                info->multiple < 0 ? json_null() : json_integer(info->multiple));
-        tp_json_append(parts, json);
+        bool codes = weight && weight->form->op.out[i].role == TP_ROLE_CODES;
+        tp_begin(&w, NULL, '{');
+        put_spot(&w, source, subject, i, spot);
+        tp_write(&w, weight || info->has_value ? number("value", spot->value) : tp_null("value"),
+                 tp_if(codes, count_or_null("code", info->code)),
+                 tp_if(is_group8(subject, i), count_or_null("multiple", info->multiple)));
+        tp_end(&w, '}');
     }
-    const char *name = subject->weight ? subject->weight->name
-                                       : source->ckpt.tensors[subject->tensor].name;
-    json_t *json = json_pack("{s:o,s:o,s:[I,I,I],s:o,s:o}", "weight", tp_json_text(name), "format",
-                             subject->weight ? json_string(subject->weight->form->format->name)
-                                             : json_null(),
-                             "at", (json_int_t)info->e, (json_int_t)info->n, (json_int_t)info->k,
-                             "value", info->has_value ? tp_number_json(info->value) : json_null(),
-                             "parts", parts);
-    return tp_json_print(json);
+    tp_end(&w, ']');
+    return tp_json_close(&w);
 }
 
 /* How the value comes about. */
@@ -179,7 +186,7 @@ static int at_text(const struct tp_source *source, const struct tp_subject *subj
                    const struct tp_element_info *info)
 {
     const struct tp_weight *weight = subject->weight;
-    tp_print_text(stdout, weight ? weight->name : source->ckpt.tensors[subject->tensor].name);
+    tp_print_text(stdout, name_of(source, subject));
     printf("  e=%llu n=%llu k=%llu", (unsigned long long)info->e, (unsigned long long)info->n,
            (unsigned long long)info->k);
     if (weight)
@@ -229,44 +236,39 @@ static enum tp_code find_values(const struct tp_source *source, const struct tp_
     return err->code;
 }
 
-static json_t *range_json(uint64_t first, uint64_t end)
+static void put_item(struct tp_writer *w, const struct tp_source *source,
+                     const struct tp_subject *subject, const struct tp_stored *item,
+                     const struct tp_element_info *at)
 {
-    return json_pack("[I,I]", (json_int_t)first, (json_int_t)end);
-}
-
-static json_t *item_json(const struct tp_source *source, const struct tp_subject *subject,
-                         const struct tp_stored *item, const struct tp_element_info *at)
-{
-    json_t *json = spot_json(source, subject, subject->out, &item->spot);
-    tp_json_set(json, "byte_of_element", json_integer(item->byte_of));
-    tp_json_set(json, "padding", json_boolean(item->padding));
-    if (item->padding) {
-        tp_json_set(json, "fill", json_integer(item->fill));
-        return json;
-    }
-    tp_json_set(json, "e", range_json(item->e0, item->e1));
-    tp_json_set(json, "n", range_json(item->n0, item->n1));
-    tp_json_set(json, "k", range_json(item->k0, item->k1));
-    if (item->word >= 0)
-        tp_json_set(json, "word", json_integer(item->word));
-    tp_json_set(json, "value", tp_number_json(item->spot.value));
-    if (at->has_value)
-        tp_json_set(json, "element_value", tp_number_json(at->value));
-    return json;
+    const uint64_t e[] = {item->e0, item->e1}, n[] = {item->n0, item->n1},
+                   k[] = {item->k0, item->k1};
+    tp_begin(w, NULL, '{');
+    put_spot(w, source, subject, subject->out, &item->spot);
+    tp_write(w, tp_num("byte_of_element", item->byte_of), tp_bool("padding", item->padding));
+    if (item->padding)
+        tp_write(w, tp_num("fill", item->fill));
+    else
+        tp_write(w, tp_numbers("e", e, 2), tp_numbers("n", n, 2), tp_numbers("k", k, 2),
+                 tp_if(item->word >= 0, tp_num("word", (uint64_t)item->word)),
+                 number("value", item->spot.value),
+                 tp_if(at->has_value, number("element_value", at->value)));
+    tp_end(w, '}');
 }
 
 static int byte_json(const struct tp_source *source, const struct tp_subject *subject,
                      const struct tp_byte_info *info, const struct tp_element_info at[2])
 {
     const struct tp_tensor *tensor = &source->ckpt.tensors[subject->tensor];
-    json_t *items = json_array();
+    struct tp_writer w;
+    tp_json_open(&w);
+    tp_write(&w, tp_str("tensor", tensor->name),
+             tp_str("file", source->ckpt.files[tensor->file].name), tp_num("byte", info->byte),
+             tp_num("offset", info->offset), tp_num("stored", info->value));
+    tp_begin(&w, "items", '[');
     for (unsigned i = 0; i < info->count; i++)
-        tp_json_append(items, item_json(source, subject, &info->item[i], &at[i]));
-    return tp_json_print(json_pack("{s:o,s:o,s:I,s:I,s:i,s:o}", "tensor", tp_json_text(tensor->name),
-                                   "file",
-                                   tp_json_text(source->ckpt.files[tensor->file].name), "byte",
-                                   (json_int_t)info->byte, "offset", (json_int_t)info->offset,
-                                   "stored", info->value, "items", items));
+        put_item(&w, source, subject, &info->item[i], &at[i]);
+    tp_end(&w, ']');
+    return tp_json_close(&w);
 }
 
 /* "n=32", or "n=32..63" */
@@ -419,14 +421,13 @@ int tp_dump_values(const struct tp_options *o, const struct tp_source *source,
     struct tp_region region;
     struct printing p = {.region = &region, .json = o->json, .first = true,
                          .digits = digits_of(source, subject)};
-    const char *name = subject->weight ? subject->weight->name
-                                       : source->ckpt.tensors[subject->tensor].name;
+    const char *name = name_of(source, subject);
     struct tp_err err = {0};
     enum tp_code code = region_of(o, subject, &region, &err);
     if (code == TP_OK && !o->json)
         head_text(name, &region);
     if (code == TP_OK && o->json)
-        code = tp_add_json_text(&p.name, name, &err);
+        code = tp_add_string(&p.name, name, &err);
     if (code == TP_OK)
         code = tp_inspect_values(&source->ckpt, subject, &region, print_row, &p, &err);
     tp_text_free(&p.name);

@@ -1,39 +1,12 @@
-/* The table of tensors. Made for 100,000 of them: one pass to find what belongs
- * to what, and JSON written as it goes instead of as one tree. */
+/* The table of tensors. Made for 100,000 of them: one pass to find what belongs to what. */
 #include "cli/dump.h"
-#include "cli/escape.h"
-#include "cli/report.h"
+#include "cli/rows.h"
 #include "pack/format/format_words.h"
 #include "pack/text/pattern.h"
-#include "pack/text/text.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-const char *tp_box_text(char text[TP_BOX_TEXT], const struct tp_weight *weight)
-{
-    uint64_t shape[3] = {weight->form->box.e, weight->form->box.n, weight->form->box.k};
-    text[0] = 'W';
-    tp_shape_text(text + 1, shape + (weight->form->rank == 2), (uint32_t)weight->form->rank);
-    return text;
-}
-
-json_t *tp_shape_json(const uint64_t *shape, uint32_t rank)
-{
-    json_t *json = json_array();
-    for (uint32_t d = 0; d < rank; d++)
-        tp_json_append(json, json_integer((json_int_t)shape[d]));
-    return json;
-}
-
-json_t *tp_number_json(double value)
-{
-    if (isfinite(value))
-        return json_real(value);
-    return json_string(isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity");
-}
 
 static enum tp_code find_owners(struct tp_listing *listing, struct tp_err *err)
 {
@@ -125,7 +98,7 @@ static enum tp_code choose(struct tp_listing *listing, const char *operand, stru
     return tp_fail(err, TP_E_USAGE, "no tensor or weight matches '%.200s'", operand);
 }
 
-/* ---- text --------------------------------------------------------------- */
+/* ---- what is printed ------------------------------------------------------ */
 
 /* The weights of a format with a listed tensor of codes. */
 static size_t weights_of(const struct tp_listing *listing, const struct tp_format *format)
@@ -178,95 +151,52 @@ static void print_total(const struct tp_listing *listing)
     putchar('\n');
 }
 
+static void put_tensor(struct tp_writer *w, size_t i, const void *of)
+{
+    const struct tp_listing *listing = of;
+    const struct tp_checkpoint *ckpt = &listing->source->ckpt;
+    const struct tp_tensor *tensor = &ckpt->tensors[listing->tensors[i]];
+    const struct tp_owner *owner = &listing->owners[listing->tensors[i]];
+    const struct tp_weight *weight = owner->weight;
+    char holds[120];
+    tp_begin(w, NULL, '{');
+    tp_write(w, tp_str("name", tensor->name), tp_str("dtype", tp_dtype_name(tensor->dtype)),
+             tp_numbers("shape", tensor->shape, tensor->rank), tp_num("bytes", tensor->bytes),
+             tp_num("offset", tensor->offset), tp_str("file", ckpt->files[tensor->file].name),
+             tp_cell("holds", tp_holds_text(holds, owner)));
+    if (weight)
+        tp_write(w, tp_str("format", weight->form->format->name),
+                 tp_str("role", tp_role_name(weight->form->op.out[owner->out].role)),
+                 tp_str("weight", weight->name));
+    tp_end(w, '}');
+}
+
 static int print_text(const struct tp_options *o, const struct tp_listing *listing)
 {
-    static const struct tp_column columns[] = {
-        {"tensor", false, TP_NARROW_FOLD}, {"dtype", false, TP_NARROW_WHOLE},
-        {"shape", false, TP_NARROW_WHOLE}, {"bytes", true, TP_NARROW_WHOLE},
-        {"holds", false, TP_NARROW_WHOLE}, {"file", false, TP_NARROW_FOLD},
-        {"offset", true, TP_NARROW_WHOLE}};
-    const struct tp_checkpoint *ckpt = &listing->source->ckpt;
-    size_t file = o->verbose || ckpt->file_count > 1; /* one file needs no column */
-    struct tp_table *table = tp_table_new(columns, 5 + file + o->verbose);
-    for (size_t i = 0; i < listing->count; i++) {
-        const struct tp_tensor *tensor = &ckpt->tensors[listing->tensors[i]];
-        char shape[TP_SHAPE_TEXT], bytes[TP_DIGITS], offset[TP_DIGITS], holds[120];
-        tp_put_u64(bytes, tensor->bytes);
-        tp_put_u64(offset, tensor->offset);
-        const char *cells[] = {tensor->name, tp_dtype_name(tensor->dtype),
-                               tp_shape_text(shape, tensor->shape, tensor->rank), bytes,
-                               tp_holds_text(holds, &listing->owners[listing->tensors[i]]),
-                               ckpt->files[tensor->file].name, offset};
-        tp_table_row(table, cells);
-    }
-    return tp_table_end(table);
+    static const struct tp_field fields[] = {
+        {"tensor", "name", TP_FOLD}, {"dtype", "dtype", TP_LEFT}, {"shape", "shape", TP_LEFT},
+        {"bytes", "bytes", TP_RIGHT}, {"holds", "holds", TP_LEFT}, {"file", "file", TP_FOLD},
+        {"offset", "offset", TP_RIGHT}};
+    size_t file = o->verbose || listing->source->ckpt.file_count > 1; /* one needs no column */
+    struct tp_row_writer rows;
+    tp_rows_open(&rows, fields, 5 + file + o->verbose, NULL);
+    for (size_t i = 0; i < listing->count; i++)
+        put_tensor(&rows.w, i, listing);
+    return tp_rows_end(&rows);
 }
 
-/* ---- JSON --------------------------------------------------------------- */
-
-static enum tp_code add_files(const struct tp_source *source, struct tp_text *text,
-                              struct tp_err *err)
+static void put_file(struct tp_writer *w, size_t i, const void *of)
 {
-    enum tp_code code = tp_text_addf(text, err, "{\n  \"version\": 1,\n  \"files\": [");
-    for (size_t f = 0; f < source->ckpt.file_count && code == TP_OK; f++) {
-        const struct tp_file *file = &source->ckpt.files[f];
-        if ((code = tp_text_addf(text, err, "%s\n    {\"name\": ", f ? "," : "")) == TP_OK &&
-            (code = tp_add_json_text(text, file->name, err)) == TP_OK)
-            code = tp_text_addf(text, err, ", \"size\": %llu, \"compressed\": %s}",
-                                (unsigned long long)file->size, file->zst ? "true" : "false");
-    }
-    return code ? code : tp_text_addf(text, err, "\n  ],\n  \"tensors\": [");
+    const struct tp_file *file = &((const struct tp_checkpoint *)of)->files[i];
+    tp_object(w, NULL, tp_str("name", file->name), tp_num("size", file->size),
+              tp_bool("compressed", file->zst));
 }
 
-static enum tp_code add_owner(struct tp_text *text, const struct tp_owner *owner,
-                              struct tp_err *err)
-{
-    tp_text_add_word(text, ", \"format\": \"", err);
-    tp_text_add_word(text, owner->weight->form->format->name, err);
-    tp_text_add_word(text, "\", \"role\": \"", err);
-    tp_text_add_word(text, tp_role_name(owner->weight->form->op.out[owner->out].role), err);
-    tp_text_add_word(text, "\", \"weight\": ", err);
-    return tp_add_json_text(text, owner->weight->name, err);
-}
-
-/* The first failure stays in *err. */
-static enum tp_code add_tensor(struct tp_text *text, const struct tp_listing *listing, size_t i,
-                               struct tp_err *err)
-{
-    const struct tp_source *source = listing->source;
-    const struct tp_tensor *tensor = &source->ckpt.tensors[listing->tensors[i]];
-    const struct tp_owner *owner = &listing->owners[listing->tensors[i]];
-    char shape[TP_SHAPE_TEXT];
-    tp_text_add_word(text, i ? ",\n    {\"name\": " : "\n    {\"name\": ", err);
-    tp_add_json_text(text, tensor->name, err);
-    tp_text_add_word(text, ", \"dtype\": \"", err);
-    tp_text_add_word(text, tp_dtype_name(tensor->dtype), err);
-    tp_text_add_word(text, "\", \"shape\": ", err);
-    tp_text_add_word(text, tp_shape_text(shape, tensor->shape, tensor->rank), err);
-    tp_text_add_number(text, ", \"bytes\": ", tensor->bytes, err);
-    tp_text_add_number(text, ", \"offset\": ", tensor->offset, err);
-    tp_text_add_word(text, ", \"file\": ", err);
-    tp_add_json_text(text, source->ckpt.files[tensor->file].name, err);
-    if (owner->weight)
-        add_owner(text, owner, err);
-    tp_text_add_word(text, "}", err);
-    return err->code;
-}
-
-/* Printed as a whole: where memory ends, or a name is none that JSON can hold, nothing is. */
 static int print_json(const struct tp_listing *listing)
 {
-    struct tp_text text = {0};
-    struct tp_err err = {0};
-    enum tp_code code = add_files(listing->source, &text, &err);
-    for (size_t i = 0; i < listing->count && code == TP_OK; i++)
-        code = add_tensor(&text, listing, i, &err);
-    if (code == TP_OK) {
-        tp_print_json(stdout, text.data, text.size);
-        printf("\n  ]\n}\n");
-    }
-    tp_text_free(&text);
-    return code ? tp_report_error(&err) : TP_OK;
+    const struct tp_checkpoint *ckpt = &listing->source->ckpt;
+    return tp_json_result(tp_lines("files", ckpt->file_count, put_file, ckpt),
+                          tp_lines("tensors", listing->count, put_tensor, listing));
 }
 
 int tp_dump_table(const struct tp_options *o, const struct tp_source *source,

@@ -2,14 +2,15 @@
 #include "base/layout_parse.h"
 #include "base/num.h"
 #include "cli/dump.h"
-#include "cli/escape.h"
 #include "cli/report.h"
 #include "kernels/op/codec.h"
 #include "kernels/op/traits.h"
 #include "pack/format/format_words.h"
 #include "pack/source/descriptor.h"
+#include "pack/text/json_tree.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- text --------------------------------------------------------------- */
@@ -30,10 +31,11 @@ static void print_search(const struct tp_search_choice *search)
 
 static void print_weight(const struct tp_weight *weight)
 {
-    char text[TP_BOX_TEXT];
+    char text[TP_SHAPE_TEXT];
     printf("%s", tp_style("1"));
     tp_print_text(stdout, weight->name);
-    printf("%s: %s, %s", tp_style("0"), weight->form->format->name, tp_box_text(text, weight));
+    printf("%s: %s, W%s", tp_style("0"), weight->form->format->name,
+           tp_box_text(text, &weight->form->box, weight->form->rank));
     if (weight->origins)
         printf(" from %s", tp_dtype_name(weight->form->dtype));
     else
@@ -146,72 +148,64 @@ static int print_text(const struct tp_source *source, const struct tp_subject *s
 
 /* ---- JSON --------------------------------------------------------------- */
 
-static json_t *tensor_json(const struct tp_source *source, uint32_t t)
+static void put_tensor(struct tp_writer *w, const struct tp_source *source, uint32_t t,
+                       const char *key, const char *role)
 {
     const struct tp_tensor *tensor = &source->ckpt.tensors[t];
-    return json_pack("{s:o,s:s,s:o,s:I,s:I,s:o}", "name", tp_json_text(tensor->name), "dtype",
-                     tp_dtype_name(tensor->dtype), "shape",
-                     tp_shape_json(tensor->shape, tensor->rank), "bytes",
-                     (json_int_t)tensor->bytes, "offset", (json_int_t)tensor->offset, "file",
-                     tp_json_text(source->ckpt.files[tensor->file].name));
+    tp_object(w, key, tp_str("name", tensor->name), tp_str("dtype", tp_dtype_name(tensor->dtype)),
+              tp_numbers("shape", tensor->shape, tensor->rank), tp_num("bytes", tensor->bytes),
+              tp_num("offset", tensor->offset),
+              tp_str("file", source->ckpt.files[tensor->file].name),
+              tp_if(role, tp_str("role", role)));
 }
 
-static json_t *origins_json(const struct tp_weight *weight)
+static void put_origin(struct tp_writer *w, size_t i, const void *of)
 {
-    json_t *from = json_array();
-    for (uint32_t i = 0; i < weight->origins; i++) {
-        const struct tp_origin *origin = &weight->origin[i];
-        json_t *json = json_pack("{s:o,s:I,s:I,s:o}", "name", tp_json_text(origin->name),
-                                 "row", (json_int_t)origin->row, "rows",
-                                 (json_int_t)origin->rows, "shape",
-                                 tp_shape_json(origin->shape, origin->rank));
-        if (origin->step > 1)
-            tp_json_set(json, "step", json_integer((json_int_t)origin->step));
-        if (origin->expert >= 0)
-            tp_json_set(json, "expert", json_integer(origin->expert));
-        if (origin->transposed)
-            tp_json_set(json, "transposed", json_true());
-        tp_json_append(from, json);
-    }
-    return from;
+    const struct tp_origin *origin = &((const struct tp_weight *)of)->origin[i];
+    tp_object(w, NULL, tp_str("name", origin->name), tp_num("row", origin->row),
+              tp_num("rows", origin->rows), tp_numbers("shape", origin->shape, origin->rank),
+              tp_if(origin->step > 1, tp_num("step", origin->step)),
+              tp_if(origin->expert >= 0, tp_num("expert", (uint64_t)origin->expert)),
+              tp_if(origin->transposed, tp_bool("transposed", true)));
 }
 
-static json_t *weight_json(const struct tp_source *source, const struct tp_weight *weight,
-                           struct tp_err *err)
+static void put_weight(struct tp_writer *w, const struct tp_source *source,
+                       const struct tp_weight *weight, struct tp_err *err)
 {
-    json_t *tensors = json_array();
-    json_t *descriptor =
-        tp_descriptor_json(weight->form->format, &weight->form->settings, &weight->form->search,
-                           &weight->form->op, weight->form->box, weight->form->rank, err);
-    for (uint32_t i = 0; i < weight->form->op.outs; i++)
-        if (weight->tensor[i] != TP_NO_TENSOR) {
-            json_t *json = tensor_json(source, weight->tensor[i]);
-            tp_json_set(json, "role",
-                                json_string(tp_role_name(weight->form->op.out[i].role)));
-            tp_json_append(tensors, json);
-        }
+    const struct tp_weight_form *form = weight->form;
+    const uint64_t mark = tp_json_mark();
+    json_t *descriptor = tp_descriptor_json(form->format, &form->settings, &form->search,
+                                            &form->op, form->box, form->rank, err);
+    tp_json_check(mark, err->code, err);
     char *prefix = tp_weight_prefix(weight, err);
-    json_t *json =
-        json_pack("{s:o,s:o,s:b,s:s,s:o,s:o,s:o}", "name", tp_json_text(weight->name), "prefix",
-                  tp_json_text(prefix ? prefix : ""), "described", weight->origins > 0, "dtype",
-                  tp_dtype_name(weight->form->dtype), "from", origins_json(weight), "tensors",
-                  tensors, "descriptor", descriptor ? descriptor : json_null());
+    tp_begin(w, "weight", '{');
+    tp_write(w, tp_str("name", weight->name), tp_str("prefix", prefix ? prefix : ""),
+             tp_bool("described", weight->origins > 0),
+             tp_str("dtype", tp_dtype_name(form->dtype)),
+             tp_list("from", weight->origins, put_origin, weight));
+    tp_begin(w, "tensors", '[');
+    for (uint32_t i = 0; i < form->op.outs; i++)
+        if (weight->tensor[i] != TP_NO_TENSOR)
+            put_tensor(w, source, weight->tensor[i], NULL, tp_role_name(form->op.out[i].role));
+    tp_end(w, ']');
+    tp_write(w, tp_json("descriptor", descriptor));
+    tp_end(w, '}');
+    json_decref(descriptor);
     free(prefix);
-    return json;
 }
 
 static int print_json(const struct tp_source *source, const struct tp_subject *subject)
 {
     struct tp_err err = {0};
-    json_t *json = json_object();
-    tp_json_set(json, "tensor", tensor_json(source, subject->tensor));
+    struct tp_writer w;
+    tp_json_open(&w);
+    put_tensor(&w, source, subject->tensor, "tensor", NULL);
     if (subject->weight)
-        tp_json_set(json, "weight", weight_json(source, subject->weight, &err));
-    if (err.code) {
-        json_decref(json);
-        return tp_report_error(&err);
-    }
-    return tp_json_print(json);
+        put_weight(&w, source, subject->weight, &err);
+    if (err.code == TP_OK)
+        return tp_json_close(&w);
+    tp_text_free(&w.text);
+    return tp_report_error(&err);
 }
 
 int tp_dump_tensor(const struct tp_options *o, const struct tp_source *source,

@@ -1,6 +1,12 @@
-/* Names of equal layers differ in their numbers only; this takes them away. */
+/* Lines of equal layers. Only so many of the latest are looked through that a checkpoint of
+ * 100,000 tensors that all differ costs little. */
 #include "cli/fold.h"
 
+#include "pack/os/os.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 char *tp_fold_name(const char *name)
@@ -18,4 +24,62 @@ char *tp_fold_name(const char *name)
     if (key)
         *to = '\0';
     return key;
+}
+
+static struct tp_line *find(const struct tp_lines *lines, const char *key, const void *all,
+                            size_t i, bool (*alike)(const void *all, size_t first, size_t i))
+{
+    enum { LATEST = 64 };
+    for (size_t n = lines->count; n > 0 && lines->count - n < LATEST; n--) {
+        struct tp_line *line = &lines->items[n - 1];
+        if (alike(all, line->first, i) && strcmp(line->key, key) == 0)
+            return line;
+    }
+    return NULL;
+}
+
+struct tp_line *tp_lines_add(struct tp_lines *lines, const char *name, const void *all, size_t i,
+                             bool (*alike)(const void *all, size_t first, size_t i))
+{
+    char *key = lines->fold ? tp_fold_name(name) : strdup(name);
+    struct tp_line *line = lines->fold && key ? find(lines, key, all, i, alike) : NULL;
+    if (line) {
+        free(key);
+        line->count++;
+        return line;
+    }
+    if (key && tp_os_grow((void **)&lines->items, &lines->capacity, lines->count + 1,
+                          sizeof *line, NULL) == TP_OK) {
+        line = &lines->items[lines->count++];
+        *line = (struct tp_line){.key = key, .first = i, .count = 1, .sqnr = INFINITY,
+                                 .gain = NAN, .weighted_gain = NAN};
+        return line;
+    }
+    free(key);
+    lines->failed = true;
+    return NULL;
+}
+
+void tp_line_measured(struct tp_line *line, const struct tp_distance *distance)
+{
+    double relative = tp_distance_relative(distance);
+    line->max_abs = fmax(line->max_abs, distance->max_abs);
+    line->relative = fmax(line->relative, relative);
+    line->sqnr = fmin(line->sqnr, tp_distance_sqnr(distance));
+    line->unknown |= isnan(relative);
+}
+
+void tp_line_figures(const struct tp_line *line, char max_abs[TP_FIGURE],
+                     char relative[TP_FIGURE])
+{
+    bool known = !line->unknown || line->relative > 0;
+    snprintf(max_abs, TP_FIGURE, known ? "%.3g" : "-", line->max_abs);
+    snprintf(relative, TP_FIGURE, known ? "%.5f" : "-", line->relative);
+}
+
+void tp_lines_free(struct tp_lines *lines)
+{
+    for (size_t i = 0; i < lines->count; i++)
+        free(lines->items[i].key);
+    free(lines->items);
 }

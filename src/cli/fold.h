@@ -1,9 +1,44 @@
-/* Folding: the weights of equal layers are one line of a table. */
+/* Folding: things that are alike, and whose names differ in their numbers only, as the weights of
+ * equal layers, are one line of a table.
+ */
 #ifndef TP_CLI_FOLD_H
 #define TP_CLI_FOLD_H
+
+#include "pack/check/values.h"
+
+#include <stdbool.h>
+#include <stddef.h>
 
 /* The name with the numbers between its dots as asterisks ("layers.*.mlp"), fresh
  * memory; NULL when memory is short. */
 char *tp_fold_name(const char *name);
+
+struct tp_line {
+    char *key;    /* the folded name */
+    size_t first; /* of the things that it stands for */
+    size_t count;
+    /* the worst figures among them; `unknown`: of one there is none */
+    double max_abs, relative, sqnr;
+    double gain, weighted_gain; /* of a search, in dB; NAN without one */
+    bool unknown;
+};
+
+struct tp_lines { /* {0} is empty; the caller sets `fold` */
+    bool fold;
+    bool failed; /* memory was short */
+    struct tp_line *items;
+    size_t count, capacity;
+};
+
+/* Takes up thing `i` of `all`: into one of the latest lines whose first thing is `alike`, or as a
+ * new line. Returns it, valid until the next is; NULL when memory is short. */
+struct tp_line *tp_lines_add(struct tp_lines *lines, const char *name, const void *all, size_t i,
+                             bool (*alike)(const void *all, size_t first, size_t i));
+void tp_line_measured(struct tp_line *line, const struct tp_distance *distance);
+/* Both figures as text, "-" where there is none. */
+enum { TP_FIGURE = 32 };
+void tp_line_figures(const struct tp_line *line, char max_abs[TP_FIGURE],
+                     char relative[TP_FIGURE]);
+void tp_lines_free(struct tp_lines *lines);
 
 #endif

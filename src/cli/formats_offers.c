@@ -2,7 +2,7 @@
  * pack/format/offers.h; nothing is judged here. */
 #include "cli/formats_offers.h"
 
-#include "cli/report.h"
+#include "cli/rows.h"
 #include "pack/format/offers.h"
 
 #include <stdio.h>
@@ -25,34 +25,36 @@ static void gpus_text(const struct tp_serve *serve, char *text, size_t size)
                                  json_string_value(json_array_get(serve->gpus, i)));
 }
 
-static void add_row(struct tp_table *table, const struct tp_offer *offer)
+static void put_offer(struct tp_writer *w, size_t i, const void *of)
 {
-    char bits[24], snr[24] = "-", gpus[80];
-    snprintf(bits, sizeof bits, "%.3f", offer->bits);
-    if (offer->format->snr_db > 0)
-        snprintf(snr, sizeof snr, "%.1f", offer->format->snr_db);
-    gpus_text(offer->serve, gpus, sizeof gpus);
-    const char *cells[] = {offer->format->name, tp_engine_name(offer->serve->engine),
-                           bits, snr, tp_speed_name(offer->serve->speed), gpus,
-                           offer->serve->line};
-    tp_table_row(table, cells);
+    const struct tp_offer *offer = &((const struct tp_offer *)of)[i];
+    const struct tp_serve *serve = offer->serve;
+    const double snr = offer->format->snr_db;
+    char gpus[80];
+    gpus_text(serve, gpus, sizeof gpus);
+    tp_object(w, NULL, tp_str("format", offer->format->name),
+              tp_str("engine", tp_engine_name(serve->engine)),
+              tp_str("versions", serve->versions), tp_json("gpus", serve->gpus),
+              tp_str("speed", tp_speed_name(serve->speed)), tp_str("line", serve->line),
+              tp_real("bits", offer->bits), tp_if(snr > 0, tp_real("snr_db", snr)),
+              tp_cell("GPUs", gpus));
 }
 
 static int print_text(const struct tp_offer *offers, size_t count)
 {
-    static const struct tp_column columns[] = {
-        {"format", false, TP_NARROW_WHOLE}, {"engine", false, TP_NARROW_WHOLE},
-        {"bits", true, TP_NARROW_WHOLE},    {"SNR dB", true, TP_NARROW_WHOLE},
-        {"speed", false, TP_NARROW_WHOLE},  {"GPUs", false, TP_NARROW_FOLD},
-        {"how", false, TP_NARROW_FOLD}};
+    static const struct tp_field fields[] = {
+        {"format", "format", TP_LEFT}, {"engine", "engine", TP_LEFT},
+        {"bits", "bits %.3f", TP_RIGHT}, {"SNR dB", "snr_db %.1f", TP_RIGHT},
+        {"speed", "speed", TP_LEFT}, {"GPUs", "GPUs", TP_FOLD}, {"how", "line", TP_FOLD}};
+    struct tp_row_writer rows;
     if (!count) {
         printf("no format is known to load there; 'tilepack formats' lists all\n");
         return TP_E_DIFF;
     }
-    struct tp_table *table = tp_table_new(columns, sizeof columns / sizeof *columns);
+    tp_rows_open(&rows, fields, sizeof fields / sizeof *fields, NULL);
     for (size_t i = 0; i < count; i++)
-        add_row(table, &offers[i]);
-    int status = tp_table_end(table);
+        put_offer(&rows.w, i, offers);
+    int status = tp_rows_end(&rows);
     if (status == TP_OK)
         fputs(meaning, stdout);
     return status;
@@ -60,21 +62,8 @@ static int print_text(const struct tp_offer *offers, size_t count)
 
 static int print_json(const struct tp_options *o, const struct tp_offer *offers, size_t count)
 {
-    json_t *rows = json_array();
-    for (size_t i = 0; i < count; i++) {
-        const struct tp_offer *offer = &offers[i];
-        json_t *row = json_pack("{s:s, s:s, s:s, s:O, s:s, s:s, s:f}", "format",
-                                offer->format->name, "engine",
-                                tp_engine_name(offer->serve->engine), "versions",
-                                offer->serve->versions, "gpus", offer->serve->gpus, "speed",
-                                tp_speed_name(offer->serve->speed), "line", offer->serve->line,
-                                "bits", offer->bits);
-        if (offer->format->snr_db > 0)
-            tp_json_set(row, "snr_db", json_real(offer->format->snr_db));
-        tp_json_append(rows, row);
-    }
-    int status = tp_json_print(json_pack("{s:s?, s:s?, s:o}", "gpu", o->gpu, "engine", o->engine,
-                                         "offers", rows));
+    int status = tp_json_result(tp_str("gpu", o->gpu), tp_str("engine", o->engine),
+                                tp_list("offers", count, put_offer, offers));
     return status == TP_OK && !count ? TP_E_DIFF : status;
 }
 

@@ -3,6 +3,8 @@
 
 #include "pack/text/text.h"
 
+#include <string.h>
+
 const char *tp_human_bytes(char text[TP_HUMAN], uint64_t bytes)
 {
     static const char *const units[] = {"kB", "MB", "GB", "TB", "PB", "EB"};
@@ -50,5 +52,18 @@ const char *tp_shape_text(char text[TP_SHAPE_TEXT], const uint64_t *shape, uint3
     }
     *at++ = ']';
     *at = '\0';
+    return text;
+}
+
+const char *tp_box_text(char text[TP_SHAPE_TEXT], const struct tp_box3 *box, int rank)
+{
+    const uint64_t shape[] = {box->e, box->n, box->k};
+    return tp_shape_text(text, rank == 3 ? shape : shape + 1, rank == 3 ? 3 : 2);
+}
+
+const char *tp_times_text(char text[TP_SHAPE_TEXT], const struct tp_box3 *box, int rank)
+{
+    char *at = rank == 3 ? stpcpy(tp_put_u64(text, box->e), "x") : text;
+    tp_put_u64(stpcpy(tp_put_u64(at, box->n), "x"), box->k);
     return text;
 }

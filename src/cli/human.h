@@ -4,6 +4,8 @@
 #ifndef TP_CLI_HUMAN_H
 #define TP_CLI_HUMAN_H
 
+#include "base/layout.h"
+
 #include <stdint.h>
 #include <stdio.h>
 
@@ -16,5 +18,9 @@ const char *tp_human_seconds(char text[TP_HUMAN], double seconds);
 /* "[4,256,32]" */
 enum { TP_SHAPE_TEXT = 200 };
 const char *tp_shape_text(char text[TP_SHAPE_TEXT], const uint64_t *shape, uint32_t rank);
+/* The same of a weight: [E,N,K], or of rank 2 [N,K]. */
+const char *tp_box_text(char text[TP_SHAPE_TEXT], const struct tp_box3 *box, int rank);
+/* "4x256x32" */
+const char *tp_times_text(char text[TP_SHAPE_TEXT], const struct tp_box3 *box, int rank);
 
 #endif

@@ -15,7 +15,7 @@
 #define TP_COMMIT ""
 #endif
 
-static int show_help(const struct tp_options *o)
+int tp_cmd_help(const struct tp_options *o)
 {
     enum tp_command command;
     struct tp_err err = {0};
@@ -29,7 +29,7 @@ static int show_help(const struct tp_options *o)
     return TP_OK;
 }
 
-static int man_options(const struct tp_options *o)
+int tp_cmd_man_options(const struct tp_options *o)
 {
     enum tp_command command;
     enum tp_help_which which = TP_HELP_ALL;
@@ -49,23 +49,9 @@ static int man_options(const struct tp_options *o)
 }
 
 static int (*const commands[TP_CMD_COUNT])(const struct tp_options *) = {
-    [TP_CMD_CONVERT] = tp_cmd_convert,
-    [TP_CMD_PLAN] = tp_cmd_plan,
-    [TP_CMD_DUMP] = tp_cmd_dump,
-    [TP_CMD_VERIFY] = tp_cmd_verify,
-    [TP_CMD_UNPACK] = tp_cmd_unpack,
-    [TP_CMD_DIFF] = tp_cmd_diff,
-    [TP_CMD_FORMATS] = tp_cmd_formats,
-    [TP_CMD_COMPARE] = tp_cmd_compare,
-    [TP_CMD_MODELS] = tp_cmd_models,
-    [TP_CMD_SCHEDULE] = tp_cmd_schedule,
-    [TP_CMD_BENCH] = tp_cmd_bench,
-    [TP_CMD_PROVE] = tp_cmd_prove,
-    [TP_CMD_MERGE] = tp_cmd_merge,
-    [TP_CMD_DIGEST] = tp_cmd_digest,
-    [TP_CMD_HELP] = show_help,
-    [TP_CMD_COMPLETIONS] = tp_cmd_completions,
-    [TP_CMD_MAN_OPTIONS] = man_options,
+#define X(constant, function) tp_cmd_##function,
+    TP_COMMANDS(X)
+#undef X
 };
 
 /* Before parsing has succeeded: was --json meant? */

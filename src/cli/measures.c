@@ -142,21 +142,21 @@ void tp_measures_print(const struct tp_measures *m)
     print_loss(m, TP_LOSS_VALUES, "decoded and quantized again");
 }
 
-static void loss_json(const struct tp_measures *m, enum tp_loss loss, const char *key, json_t *json)
+static void put_loss(struct tp_writer *w, const struct tp_measures *m, enum tp_loss loss,
+                     const char *key)
 {
     size_t count;
     struct tp_distance total = total_loss(m, loss, &count);
     if (count)
-        tp_json_set(json, key, json_pack("{s:I,s:o}", "weights", (json_int_t)count,
-                                                 "relative",
-                                                 tp_json_figure(tp_distance_relative(&total))));
+        tp_object(w, key, tp_num("weights", count),
+                  tp_real("relative", tp_distance_relative(&total)));
 }
 
-void tp_measures_json(const struct tp_measures *m, json_t *json)
+void tp_measures_put(struct tp_writer *w, const struct tp_measures *m)
 {
-    loss_json(m, TP_LOSS_GLOBAL, "globals_inverted", json);
-    loss_json(m, TP_LOSS_SCALES, "scales_rounded", json);
-    loss_json(m, TP_LOSS_VALUES, "quantized_again", json);
+    put_loss(w, m, TP_LOSS_GLOBAL, "globals_inverted");
+    put_loss(w, m, TP_LOSS_SCALES, "scales_rounded");
+    put_loss(w, m, TP_LOSS_VALUES, "quantized_again");
 }
 
 void tp_measures_close(struct tp_measures *m)

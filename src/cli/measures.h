@@ -4,11 +4,10 @@
 #ifndef TP_CLI_MEASURES_H
 #define TP_CLI_MEASURES_H
 
+#include "cli/writer.h"
 #include "pack/check/requant_error.h"
 #include "pack/check/verify_values.h"
 #include "pack/run/room.h"
-
-#include <jansson.h>
 
 struct tp_measures {
     struct tp_room room; /* of all that is measured */
@@ -34,8 +33,8 @@ void tp_measures_warn(const struct tp_measures *m);
 bool tp_measures_searched(const struct tp_measures *m);
 
 /* What the sample says of losses: lines on stdout, or "globals_inverted", "scales_rounded" and
- * "quantized_again" of a JSON object. */
+ * "quantized_again" of JSON. */
 void tp_measures_print(const struct tp_measures *m);
-void tp_measures_json(const struct tp_measures *m, json_t *json);
+void tp_measures_put(struct tp_writer *w, const struct tp_measures *m);
 
 #endif

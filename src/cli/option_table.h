@@ -1,31 +1,25 @@
 /* The command line as data: one table of commands and one of options, from which
  * parsing, --help, shell completions and the option lists of the man pages come.
  *
- * A new option is one field in `struct tp_options` and one row in option_table.c.
+ * A new option is one field in `struct tp_options` and one row in option_table.c; a new command
+ * a word in TP_COMMANDS, a row, and its function in a cmd_*.c.
  */
 #ifndef TP_CLI_OPTION_TABLE_H
 #define TP_CLI_OPTION_TABLE_H
 
 #include "cli/option_value.h"
 
+/* Every command: TP_CMD_CONVERT, carried out by tp_cmd_convert() (cmd.h). Helpers come last, HELP
+ * first among them. */
+#define TP_COMMANDS(X) \
+    X(CONVERT, convert) X(PLAN, plan) X(DUMP, dump) X(VERIFY, verify) X(UNPACK, unpack) \
+    X(DIFF, diff) X(FORMATS, formats) X(COMPARE, compare) X(MODELS, models) \
+    X(DIGEST, digest) X(HELP, help) X(COMPLETIONS, completions) X(MAN_OPTIONS, man_options)
+
 enum tp_command {
-    TP_CMD_CONVERT,
-    TP_CMD_PLAN,
-    TP_CMD_DUMP,
-    TP_CMD_VERIFY,
-    TP_CMD_UNPACK,
-    TP_CMD_DIFF,
-    TP_CMD_FORMATS,
-    TP_CMD_COMPARE,
-    TP_CMD_MODELS,
-    TP_CMD_SCHEDULE,
-    TP_CMD_BENCH,
-    TP_CMD_PROVE,
-    TP_CMD_MERGE,
-    TP_CMD_DIGEST,
-    TP_CMD_HELP,
-    TP_CMD_COMPLETIONS,
-    TP_CMD_MAN_OPTIONS,
+#define X(constant, function) TP_CMD_##constant,
+    TP_COMMANDS(X)
+#undef X
     TP_CMD_COUNT,
 };
 

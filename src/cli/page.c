@@ -4,7 +4,7 @@
 #include "cli/page.h"
 
 #include "base/suffix.h"
-#include "cli/escape.h"
+#include "cli/print_text.h"
 #include "pack/commit/partial_name.h"
 
 #include <errno.h>
@@ -88,8 +88,9 @@ enum tp_code tp_page_close(struct tp_page *page, enum tp_code made, struct tp_er
     return code;
 }
 
-static bool put_entities(const char *text, size_t size, FILE *out)
+static bool put_entities(const char *text, size_t size, void *to)
 {
+    FILE *out = to;
     for (const char *at = text; at < text + size; at++)
         switch (*at) {
         case '&': fputs("&amp;", out); break;

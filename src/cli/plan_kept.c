@@ -3,10 +3,8 @@
  */
 #include "cli/plan_kept.h"
 
-#include "cli/escape.h"
 #include "cli/human.h"
 #include "cli/report.h"
-#include "pack/text/json_tree.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,18 +131,18 @@ void tp_kept_warn(const struct tp_plan *plan, const struct tp_kept_sum *sum)
         tp_warn("%s: %s", plan->ckpt->path, text);
 }
 
-void tp_kept_json(const struct tp_plan *plan, const struct tp_kept_sum *sum, json_t *json)
+static void put_reason(struct tp_writer *w, size_t i, const void *of)
+{
+    const struct tp_kept_reason *reason = &((const struct tp_kept_sum *)of)->reason[i];
+    tp_object(w, NULL, tp_str("reason", reason->why ? reason->why : "other reasons"),
+              tp_num("weights", reason->weights), tp_num("bytes", reason->bytes));
+}
+
+void tp_kept_put(struct tp_writer *w, const struct tp_plan *plan, const struct tp_kept_sum *sum)
 {
     char text[REASONS + 100];
-    json_t *list = json_array();
-    for (size_t i = 0; i < sum->reasons; i++)
-        tp_json_append(list, json_pack(
-            "{s:o,s:I,s:I}", "reason",
-            tp_json_text(sum->reason[i].why ? sum->reason[i].why : "other reasons"), "weights",
-            (json_int_t)sum->reason[i].weights, "bytes", (json_int_t)sum->reason[i].bytes));
-    tp_json_set(json, "weight_bytes", json_integer((json_int_t)sum->all));
-    tp_json_set(json, "weight_bytes_kept", json_integer((json_int_t)sum->kept));
-    tp_json_set(json, "kept_weights", list);
-    if (warning_text(plan, sum, text))
-        tp_json_set(json, "warning", tp_json_text(text));
+    bool warns = warning_text(plan, sum, text);
+    tp_write(w, tp_num("weight_bytes", sum->all), tp_num("weight_bytes_kept", sum->kept),
+             tp_list("kept_weights", sum->reasons, put_reason, sum),
+             tp_if(warns, tp_str("warning", text)));
 }

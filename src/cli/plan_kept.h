@@ -2,9 +2,8 @@
 #ifndef TP_CLI_PLAN_KEPT_H
 #define TP_CLI_PLAN_KEPT_H
 
+#include "cli/writer.h"
 #include "pack/plan/plan.h"
-
-#include <jansson.h>
 
 struct tp_kept_reason {
     const char *why; /* of the plan; NULL: several, which the list has no room for */
@@ -31,6 +30,6 @@ enum tp_code tp_kept_check(const struct tp_plan *plan, const struct tp_kept_sum 
 void tp_kept_warn(const struct tp_plan *plan, const struct tp_kept_sum *sum);
 
 /* Adds "weight_bytes", "weight_bytes_kept", "kept_weights" and the warning to a result's JSON. */
-void tp_kept_json(const struct tp_plan *plan, const struct tp_kept_sum *sum, json_t *json);
+void tp_kept_put(struct tp_writer *w, const struct tp_plan *plan, const struct tp_kept_sum *sum);
 
 #endif

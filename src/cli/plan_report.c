@@ -2,7 +2,6 @@
  * unless --verbose. */
 #include "cli/plan_report.h"
 
-#include "cli/escape.h"
 #include "cli/fold.h"
 #include "cli/human.h"
 #include "cli/report.h"
@@ -16,13 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-static const char *box_text(char text[TP_SHAPE_TEXT], const struct tp_unit *unit)
-{
-    uint64_t shape[3] = {unit->form->box.e, unit->form->box.n, unit->form->box.k};
-    return tp_shape_text(text, unit->form->rank == 3 ? shape : shape + 1,
-                         (uint32_t)unit->form->rank);
-}
 
 static uint64_t unit_bytes(const struct tp_plan *plan, const struct tp_unit *unit)
 {
@@ -53,82 +45,29 @@ struct rows {
     const struct tp_column *columns; /* name, count, cells */
     size_t column_count;
     const char *(*name)(const struct tp_plan *plan, size_t i);
-    bool (*alike)(const struct tp_plan *plan, size_t i, size_t j); /* no cell differs */
+    bool (*alike)(const void *plan, size_t i, size_t j); /* no cell differs */
     void (*fill)(const struct tp_plan *plan, size_t i, struct row *row);
 };
 
-struct line {
-    char *key;   /* of the names it stands for */
-    size_t item; /* the first one */
-    size_t count;
-};
-
-struct lines {
-    struct line *items;
-    size_t count, capacity;
-};
-
-/* The latest line that stands for such items, or NULL. */
-static struct line *find_line(const struct lines *lines, const struct rows *rows,
-                              const struct tp_plan *plan, const char *key, size_t item)
-{
-    for (size_t i = lines->count; i > 0 && lines->count - i < 64; i--) {
-        struct line *line = &lines->items[i - 1];
-        if (rows->alike(plan, line->item, item) && strcmp(line->key, key) == 0)
-            return line;
-    }
-    return NULL;
-}
-
-static bool add_line(struct lines *lines, char *key, size_t item)
-{
-    if (lines->count == lines->capacity) {
-        size_t capacity = lines->capacity ? 2 * lines->capacity : 64;
-        struct line *items = realloc(lines->items, capacity * sizeof *items);
-        if (!items)
-            return false;
-        lines->items = items;
-        lines->capacity = capacity;
-    }
-    lines->items[lines->count++] = (struct line){key, item, 1};
-    return true;
-}
-
-static bool collect_lines(struct lines *lines, const struct rows *rows,
-                          const struct tp_plan *plan, size_t count, bool fold)
-{
-    for (size_t i = 0; i < count; i++) {
-        char *key = fold ? tp_fold_name(rows->name(plan, i)) : strdup(rows->name(plan, i));
-        struct line *line = fold && key ? find_line(lines, rows, plan, key, i) : NULL;
-        if (line) {
-            line->count++;
-            free(key);
-        } else if (!key || !add_line(lines, key, i)) {
-            free(key);
-            return false;
-        }
-    }
-    return true;
-}
-
 static int print_rows(const struct rows *rows, const struct tp_plan *plan, size_t count, bool fold)
 {
-    struct lines lines = {0};
+    struct tp_lines lines = {.fold = fold};
     struct tp_table *table = tp_table_new(rows->columns, rows->column_count);
-    if (!collect_lines(&lines, rows, plan, count, fold))
+    for (size_t i = 0; i < count && !lines.failed; i++)
+        tp_lines_add(&lines, rows->name(plan, i), plan, i, rows->alike);
+    if (lines.failed)
         tp_table_fail(table);
     for (size_t i = 0; i < lines.count; i++) {
-        const struct line *line = &lines.items[i];
+        const struct tp_line *line = &lines.items[i];
         struct row row;
         char number[24];
         snprintf(number, sizeof number, "%zu", line->count);
-        rows->fill(plan, line->item, &row);
-        const char *cells[] = {line->count > 1 ? line->key : rows->name(plan, line->item), number,
+        rows->fill(plan, line->first, &row);
+        const char *cells[] = {line->count > 1 ? line->key : rows->name(plan, line->first), number,
                                row.cells[0], row.cells[1], row.cells[2], row.cells[3]};
         tp_table_row(table, cells);
-        free(line->key);
     }
-    free(lines.items);
+    tp_lines_free(&lines);
     return tp_table_end(table);
 }
 
@@ -141,8 +80,9 @@ static bool same_search(const struct tp_unit *a, const struct tp_unit *b)
            a->form->op.importance == b->form->op.importance;
 }
 
-static bool units_alike(const struct tp_plan *plan, size_t i, size_t j)
+static bool units_alike(const void *of, size_t i, size_t j)
 {
+    const struct tp_plan *plan = of;
     const struct tp_unit *a = &plan->units[i], *b = &plan->units[j];
     const struct tp_weight *x = &plan->weights->items[a->views[0].weight];
     const struct tp_weight *y = &plan->weights->items[b->views[0].weight];
@@ -172,7 +112,7 @@ static const char *unit_target(const struct tp_unit *unit, char *text, size_t si
 static void fill_unit(const struct tp_plan *plan, size_t u, struct row *row)
 {
     const struct tp_unit *unit = &plan->units[u];
-    row->cells[0] = box_text(row->shape, unit);
+    row->cells[0] = tp_box_text(row->shape, &unit->form->box, unit->form->rank);
     row->cells[1] = unit_source(plan, unit, row->source, sizeof row->source);
     row->cells[2] = unit_target(unit, row->to, sizeof row->to);
     row->cells[3] = tp_human_bytes(row->bytes, unit_bytes(plan, unit));
@@ -201,7 +141,7 @@ static const char *kept_reason(const struct tp_plan *plan, size_t k)
                                                                           : "not a weight matrix";
 }
 
-static bool kept_alike(const struct tp_plan *plan, size_t i, size_t j)
+static bool kept_alike(const void *plan, size_t i, size_t j)
 {
     struct tp_tensor a = kept_tensor(plan, i), b = kept_tensor(plan, j);
     return a.dtype == b.dtype && a.rank == b.rank &&
@@ -510,12 +450,4 @@ enum tp_code tp_plan_warn_left(const struct tp_plan *plan, struct tp_err *err)
     if (why && !err->code)
         tp_warn("%s: %s %s not copied: %s", ckpt->path, names, i > 1 ? "are" : "is", why);
     return err->code;
-}
-
-void tp_plan_left_json(const struct tp_plan *plan, json_t *json)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < plan->ckpt->left_count && !plan->single_file; i++)
-        tp_json_append(list, tp_json_text(plan->ckpt->left[i]));
-    tp_json_set(json, "left_out", list);
 }

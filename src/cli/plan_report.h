@@ -3,9 +3,8 @@
 #define TP_CLI_PLAN_REPORT_H
 
 #include "cli/options.h"
+#include "cli/writer.h"
 #include "pack/plan/plan.h"
-
-#include <jansson.h>
 
 /* As text, or as one JSON object. Return the exit status. */
 int tp_plan_print(const struct tp_plan *plan, const struct tp_options *o);
@@ -22,7 +21,7 @@ void tp_plan_warn_unread(const struct tp_plan *plan);
  * not copied along. Fails if they cannot be looked at. */
 enum tp_code tp_plan_warn_left(const struct tp_plan *plan, struct tp_err *err);
 
-/* Adds "left_out", those names, to the JSON of a result. */
-void tp_plan_left_json(const struct tp_plan *plan, json_t *json);
+/* Writes "left_out", those names. */
+void tp_plan_put_left(struct tp_writer *w, const struct tp_plan *plan);
 
 #endif

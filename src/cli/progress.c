@@ -6,8 +6,9 @@
  * empty or complete. */
 #include "cli/progress.h"
 
-#include "cli/escape.h"
+#include "cli/print_text.h"
 #include "cli/human.h"
+#include "cli/writer.h"
 #include "pack/os/clock.h"
 
 #include <errno.h>
@@ -174,22 +175,21 @@ static void redraw(struct tp_progress *p)
 static void make_object(struct tp_progress *p)
 {
     char item[ITEM];
+    struct tp_writer w;
+    struct tp_text text;
     take_item(p, item);
-    json_t *object = json_pack("{s:s,s:I,s:I,s:o}", "command", p->verb, "done",
-                               (json_int_t)atomic_load(&p->done), "total",
-                               (json_int_t)atomic_load(&p->total),
-                               "item", tp_json_text(item));
-    char *text = tp_json_dump(object, JSON_COMPACT);
-    size_t size = text ? strlen(text) : 0;
-    p->line = text ? malloc(TP_ESCAPED * size + 1) : NULL;
-    if (p->line) {
-        char *end = tp_escape(p->line, text, size, true);
+    tp_writer_open(&w);
+    w.compact = true;
+    tp_write(&w, tp_str("command", p->verb), tp_num("done", atomic_load(&p->done)),
+             tp_num("total", atomic_load(&p->total)), tp_str("item", item));
+    if (tp_writer_end(&w, &text, NULL) == TP_OK &&
+        (p->line = malloc(TP_ESCAPED * text.size + 1))) {
+        char *end = tp_escape(p->line, text.data, text.size, true);
         *end++ = '\n';
         p->line_size = (size_t)(end - p->line);
         p->sent = 0;
     }
-    free(text);
-    json_decref(object);
+    tp_text_free(&text);
 }
 
 static void drop_object(struct tp_progress *p)

@@ -3,8 +3,9 @@
 #define TP_CLI_PROVE_REPORT_H
 
 #include "pack/prove/prove.h"
+#include "pack/text/text.h"
 
-#include <jansson.h>
+#include <stdbool.h>
 
 struct tp_proofs {
     const char *path;
@@ -19,15 +20,13 @@ struct tp_proofs {
 /* Weights among them with a wrong number. */
 size_t tp_proofs_wrong(const struct tp_proofs *proofs);
 
-/* The best schedules by shape and number of rows, as they stand in the manifest; NULL when
- * memory is short. */
-json_t *tp_prove_schedules(const struct tp_proofs *proofs);
+/* The best schedules by shape and number of rows, as JSON for the manifest. Free the text in any
+ * case. */
+enum tp_code tp_prove_schedules(const struct tp_proofs *proofs, struct tp_text *text,
+                                struct tp_err *err);
 
-/* A table, a line for each wrong weight, and a summary. Returns the exit status, TP_E_DIFF when
- * a number is wrong. */
-int tp_prove_print_text(const struct tp_proofs *proofs);
-
-/* One JSON object. The same status. */
-int tp_prove_print_json(const struct tp_proofs *proofs);
+/* One JSON object, or: a table, a line for each wrong weight, and a summary. Returns the exit
+ * status, TP_E_DIFF when a number is wrong. */
+int tp_prove_print(const struct tp_proofs *proofs, bool json);
 
 #endif

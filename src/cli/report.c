@@ -3,10 +3,9 @@
  * Invariant: stdout carries results only, and control characters never pass. */
 #include "cli/report.h"
 
-#include "cli/escape.h"
+#include "cli/print_text.h"
 #include "cli/human.h"
 #include "cli/progress.h"
-#include "pack/text/json_tree.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -17,7 +16,6 @@
 static struct {
     bool json, quiet, verbose;
     bool color_out, color_err;
-    uint64_t mark; /* a result lacks something if memory for JSON has failed since */
 } mode;
 
 static bool wants_color(const char *when, int fd)
@@ -32,7 +30,6 @@ static bool wants_color(const char *when, int fd)
 
 void tp_report_setup(const struct tp_options *o)
 {
-    mode.mark = tp_json_mark();
     mode.json = o->json;
     mode.quiet = o->quiet;
     mode.verbose = o->verbose;
@@ -60,52 +57,28 @@ const char *tp_style(const char *style)
 
 /* ---------------------------------------------------------------- messages -- */
 
-static void say_v(const char *label, const char *style, const char *fmt, va_list args)
+void tp_message(enum tp_message kind, const char *fmt, ...)
 {
+    bool warning = kind == TP_WARNING;
     char text[2048];
+    va_list args;
+    if (kind == TP_NOTE ? !mode.verbose : mode.quiet)
+        return;
+    va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
     tp_progress_pause();
-    fprintf(stderr, "tilepack: %s%s%s", sequence(mode.color_err, style), label,
-            sequence(mode.color_err, "0"));
+    fprintf(stderr, "tilepack: %s%s%s", sequence(mode.color_err, warning ? "33" : "0"),
+            warning ? "warning: " : "", sequence(mode.color_err, "0"));
     tp_print_text(stderr, text);
     fputc('\n', stderr);
     tp_progress_resume();
-}
-
-void tp_warn(const char *fmt, ...)
-{
-    va_list args;
-    if (mode.quiet)
-        return;
-    va_start(args, fmt);
-    say_v("warning: ", "33", fmt, args);
-    va_end(args);
 }
 
 void tp_warn_unlocked(const char *output)
 {
     tp_warn("%s: its file system gives no locks: nothing keeps a second tilepack from writing it "
             "at the same time", output);
-}
-
-void tp_note(const char *fmt, ...)
-{
-    va_list args;
-    if (!mode.verbose)
-        return;
-    va_start(args, fmt);
-    say_v("", "0", fmt, args);
-    va_end(args);
-}
-
-void tp_say(const char *fmt, ...)
-{
-    va_list args;
-    if (mode.quiet)
-        return;
-    va_start(args, fmt);
-    say_v("", "0", fmt, args);
-    va_end(args);
 }
 
 static const char *code_name(enum tp_code code)
@@ -126,24 +99,6 @@ static const char *code_name(enum tp_code code)
     return "unknown";
 }
 
-/* The text is made as a whole before its first byte is printed: where memory ends, nothing is,
- * rather than half an object. TP_OK also when the text could not be written: tp_report_finish()
- * finds that. */
-static enum tp_code print_object(json_t *object, uint64_t mark)
-{
-    json_t *all = json_object();
-    bool ok = all && object && !json_object_set_new(all, "version", json_integer(1)) &&
-              !json_object_update(all, object);
-    char *text = ok && !tp_json_check(mark, TP_OK, NULL) ? tp_json_dump(all, JSON_INDENT(2)) : NULL;
-    enum tp_code code = tp_json_check(mark, text ? TP_OK : TP_E_MEMORY, NULL);
-    if (text && code == TP_OK && tp_print_json(stdout, text, strlen(text)))
-        fputc('\n', stdout);
-    free(text);
-    json_decref(object);
-    json_decref(all);
-    return code;
-}
-
 /* In place of an object for which there is no memory one that needs none: whoever prints a list of
  * objects has one in each place. */
 static int no_memory(void)
@@ -157,28 +112,31 @@ static int no_memory(void)
     return tp_report_error(&err);
 }
 
+/* The text is made as a whole before its first byte is printed: where memory ends, nothing is,
+ * rather than half an object. TP_OK also when the text could not be written: tp_report_finish()
+ * finds that. */
+static enum tp_code print_json(struct tp_writer *w)
+{
+    struct tp_text text;
+    if (tp_writer_end(w, &text, NULL) == TP_OK && tp_print_json(stdout, text.data, text.size))
+        fputc('\n', stdout);
+    tp_text_free(&text);
+    return w->err.code;
+}
+
 /* Returns the exit status: the error's own, or that of memory. */
 static int error_json(const struct tp_err *err)
 {
-    uint64_t mark = tp_json_mark();
-    json_t *error = json_object(), *object = json_object();
-    tp_json_set(error, "code", json_integer(err->code));
-    tp_json_set(error, "kind", json_string(code_name(err->code)));
-    if (err->reason)
-        tp_json_set(error, "reason", json_string(err->reason));
-    tp_json_set(error, "message", tp_json_text(err->what));
-    if (err->path[0])
-        tp_json_set(error, "path", tp_json_text(err->path));
-    if (err->tensor[0])
-        tp_json_set(error, "tensor", tp_json_text(err->tensor));
-    if (err->offset)
-        tp_json_set(error, "offset", json_integer((json_int_t)(err->offset - 1)));
-    if (err->sys)
-        tp_json_set(error, "errno", json_integer(err->sys));
-    if (err->hint[0])
-        tp_json_set(error, "hint", tp_json_text(err->hint));
-    tp_json_set(object, "error", error);
-    return print_object(object, mark) == TP_OK ? (int)err->code : no_memory();
+    struct tp_writer w;
+    tp_json_open(&w);
+    tp_object(&w, "error", tp_num("code", err->code), tp_str("kind", code_name(err->code)),
+              tp_if(err->reason, tp_str("reason", err->reason)), tp_str("message", err->what),
+              tp_if(err->path[0], tp_str("path", err->path)),
+              tp_if(err->tensor[0], tp_str("tensor", err->tensor)),
+              tp_if(err->offset, tp_num("offset", err->offset - 1)),
+              tp_if(err->sys, tp_num("errno", (uint64_t)err->sys)),
+              tp_if(err->hint[0], tp_str("hint", err->hint)));
+    return print_json(&w) ? no_memory() : (int)err->code;
 }
 
 static void print_hint(const struct tp_err *err)
@@ -246,9 +204,23 @@ int tp_report_finish(int status)
 
 /* -------------------------------------------------------------------- JSON -- */
 
-int tp_json_print(json_t *object)
+void tp_json_open(struct tp_writer *w)
 {
-    return print_object(object, mode.mark) == TP_OK ? TP_OK : no_memory();
+    tp_writer_open(w);
+    tp_write(w, tp_num("version", 1));
+}
+
+int tp_json_close(struct tp_writer *w)
+{
+    return print_json(w) ? tp_report_error(&w->err) : TP_OK;
+}
+
+int tp_json_members(const struct tp_member *members)
+{
+    struct tp_writer w;
+    tp_json_open(&w);
+    tp_write_all(&w, members);
+    return tp_json_close(&w);
 }
 
 /* Weights of one format mostly follow each other. */

@@ -7,10 +7,10 @@
 #ifndef TP_CLI_REPORT_H
 #define TP_CLI_REPORT_H
 
-#include "cli/escape.h"
+#include "cli/print_text.h"
 #include "cli/options.h"
+#include "cli/writer.h"
 #include "pack/source/weight_list.h"
-#include "pack/text/json_tree.h"
 
 #include <stdio.h>
 
@@ -29,14 +29,15 @@ int tp_report_error(const struct tp_err *err);
  * NULL. Returns err->code. */
 int tp_report_usage(const char *command, const struct tp_err *err);
 
-/* "tilepack: warning: ..." on stderr unless --quiet. */
-void tp_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* A line on stderr: "tilepack: warning: ..." unless --quiet, "tilepack: ..." of what is worth
+ * knowing and no reason to worry unless --quiet, and of what is asked for with --verbose. */
+enum tp_message { TP_WARNING, TP_SAID, TP_NOTE };
+void tp_message(enum tp_message kind, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+#define tp_warn(...) tp_message(TP_WARNING, __VA_ARGS__)
+#define tp_say(...) tp_message(TP_SAID, __VA_ARGS__)
+#define tp_note(...) tp_message(TP_NOTE, __VA_ARGS__)
 /* The warning that the output was written without a lock. */
 void tp_warn_unlocked(const char *output);
-/* "tilepack: ..." on stderr, only under --verbose. */
-/* On stderr, unless --quiet: what is worth knowing and no reason to worry. */
-void tp_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-void tp_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* That packed weights have a format that is not known here, a line for each. */
 void tp_say_unknown(const struct tp_weights *weights);
 
@@ -54,9 +55,13 @@ int tp_report_finish(int status);
  * "0" ends it. */
 const char *tp_style(const char *style);
 
-/* Steals `object` (an object without "version"), prints it on stdout with
- * "version":1 first. Returns TP_OK, or TP_E_MEMORY after reporting it. */
-int tp_json_print(json_t *object);
+/* Begins a result in JSON, with "version" in it. */
+void tp_json_open(struct tp_writer *w);
+/* Ends it and prints it on stdout. Returns TP_OK, or TP_E_MEMORY after reporting it. */
+int tp_json_close(struct tp_writer *w);
+/* All of a result that has no list: tp_json_result(tp_str("path", path), ...). */
+#define tp_json_result(...) tp_json_members(TP_MEMBERS(__VA_ARGS__))
+int tp_json_members(const struct tp_member *members);
 
 /* What becomes of a column on a terminal that is too narrow. */
 enum tp_narrow {

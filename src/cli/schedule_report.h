@@ -2,6 +2,8 @@
 #ifndef TP_CLI_SCHEDULE_REPORT_H
 #define TP_CLI_SCHEDULE_REPORT_H
 
+#include "cli/human.h"
+#include "cli/writer.h"
 #include "pack/schedule/gpus.h"
 #include "pack/schedule/schedule.h"
 
@@ -17,14 +19,26 @@ struct tp_schedule_case {
     struct tp_sched_cost cost;
 };
 
+struct tp_schedule {
+    const struct tp_schedule_case *cases;
+    size_t count;
+    bool why; /* with the runners-up of each case */
+};
+
 /* "deepgemm", as given to --kernel. */
 const char *tp_schedule_kernel_name(enum tp_sched_kernel kernel);
 
-/* A table, then what is illegal or not taken and why; with `why` the runners-up of
- * each case and its launch numbers. Returns the exit status. */
-int tp_schedule_print_text(const struct tp_schedule_case *cases, size_t count, bool why);
+/* "8x7168x2048", without E for a 2-D weight. */
+const char *tp_schedule_shape(char text[TP_SHAPE_TEXT], const struct tp_schedule_case *c);
 
-/* One JSON object; runners-up only with `why`. Returns the exit status. */
-int tp_schedule_print_json(const struct tp_schedule_case *cases, size_t count, bool why);
+/* Case `i` of a struct tp_schedule. */
+void tp_schedule_put(struct tp_writer *w, size_t i, const void *of);
+/* One of its ranked configurations. */
+void tp_schedule_put_config(struct tp_writer *w, const char *key,
+                            const struct tp_schedule_case *of, size_t rank);
+
+/* One JSON object, or: a table, then what is illegal or not taken and why; with `why` the
+ * runners-up of each case and its launch numbers. Returns the exit status. */
+int tp_schedule_print(const struct tp_schedule *all, bool json);
 
 #endif

@@ -3,89 +3,13 @@
  */
 #include "cli/schedule_report.h"
 
-#include "cli/escape.h"
 #include "cli/report.h"
+#include "cli/rows.h"
 
 #include <stdio.h>
 #include <string.h>
 
 typedef unsigned long long ull;
-
-enum { CELL = 64 };
-
-const char *tp_schedule_kernel_name(enum tp_sched_kernel kernel)
-{
-    switch (kernel) {
-    case TP_SCHED_DEEPGEMM_2025: return "deepgemm-2025";
-    case TP_SCHED_DEEPGEMM: return "deepgemm";
-    case TP_SCHED_W4A8: return "w4a8-cutlass";
-    }
-    return "?";
-}
-
-static const char *shape_text(char text[CELL], const struct tp_schedule_case *c)
-{
-    const struct tp_sched_problem *p = &c->problem;
-    if (p->experts > 1)
-        snprintf(text, CELL, "%llux%llux%llu", (ull)p->experts, (ull)p->n, (ull)p->k);
-    else
-        snprintf(text, CELL, "%llux%llu", (ull)p->n, (ull)p->k);
-    return text;
-}
-
-static const char *kind_text(const struct tp_schedule_case *c)
-{
-    return c->problem.masked ? "masked" : c->problem.contiguous ? "contiguous" : "dense";
-}
-
-static const char *cut_text(char text[CELL], const struct tp_schedule_case *c)
-{
-    if (c->ranks == 1)
-        return "-";
-    if (c->cut == TP_SCHED_CUT_NONE)
-        return "whole";
-    snprintf(text, CELL, "%s/%u", c->cut == TP_SCHED_CUT_N ? "N" : "K", c->ranks);
-    return text;
-}
-
-static const char *state_text(char text[CELL], const struct tp_schedule_case *c)
-{
-    size_t gates = 0, illegal = tp_sched_illegal(&c->checks);
-    for (size_t i = 0; i < c->checks.count; i++)
-        gates += !c->checks.check[i].pass && c->checks.check[i].level == TP_SCHED_GATE;
-    if (illegal)
-        snprintf(text, CELL, "ILLEGAL (%zu)", illegal);
-    else if (gates)
-        snprintf(text, CELL, "legal, not taken (%zu)", gates);
-    else
-        snprintf(text, CELL, "ok");
-    return text;
-}
-
-static void number_or_dash(char text[CELL], uint64_t value)
-{
-    if (value)
-        snprintf(text, CELL, "%llu", (ull)value);
-    else
-        snprintf(text, CELL, "-");
-}
-
-/* The columns that describe a configuration. */
-enum { TILE, STAGES, CLUSTER, SWIZZLE, SMEM, WAVES, LAST, SMS, CONFIG_CELLS };
-
-static void config_cells(char cells[CONFIG_CELLS][CELL], const struct tp_sched_problem *p,
-                         const struct tp_sched_config *c)
-{
-    snprintf(cells[TILE], CELL, "%llux%llux%llu%s", (ull)c->block_m, (ull)c->block_n,
-             (ull)c->block_k, c->swap_ab && !c->name ? " swap" : "");
-    number_or_dash(cells[STAGES], c->stages);
-    snprintf(cells[CLUSTER], CELL, "%llux%llu", (ull)c->cluster_m, (ull)c->cluster_n);
-    number_or_dash(cells[SWIZZLE], c->swizzle);
-    number_or_dash(cells[SMEM], c->smem);
-    snprintf(cells[WAVES], CELL, "%llu", (ull)c->waves);
-    snprintf(cells[LAST], CELL, "%.1f%%", 100.0 * (double)c->last_wave / (double)p->sms);
-    snprintf(cells[SMS], CELL, "%llu", (ull)c->sms);
-}
 
 static void print_heads(const struct tp_schedule_case *cases, size_t count)
 {
@@ -107,52 +31,35 @@ static void print_weights(const struct tp_schedule_case *cases, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         const struct tp_schedule_shape *shape = cases[i].shape;
-        char text[CELL], more[CELL] = "";
+        char text[TP_SHAPE_TEXT], more[40] = "";
         if (!shape->example || (i && cases[i - 1].shape == shape))
             continue;
         if (shape->count > 1)
             snprintf(more, sizeof more, " and %llu more", (ull)shape->count - 1);
-        printf("  %s: ", shape_text(text, &cases[i]));
+        printf("  %s: ", tp_schedule_shape(text, &cases[i]));
         tp_print_text(stdout, shape->example);
         printf("%s, %s\n", more, shape->format ? shape->format : "plain");
     }
 }
 
-static int print_cases(const struct tp_schedule_case *cases, size_t count)
+static int print_cases(const struct tp_schedule *all)
 {
-    static const struct tp_column columns[] = {
-        {"shape", true, false},  {"kind", false, false},   {"cut", false, false},
-        {"m", true, false},      {"tile", false, false},   {"stages", true, false},
-        {"cluster", true, false}, {"swizzle", true, false}, {"smem", true, false},
-        {"waves", true, false},  {"last", true, false},    {"SMs", true, false},
-        {"flop/B", true, false}, {"roofline", true, false}, {"bound", false, false},
-        {"state", false, false},
+    static const struct tp_field fields[] = {
+        {"shape", "shape", TP_RIGHT},          {"kind", "kind", TP_LEFT},
+        {"cut", "cut_", TP_LEFT},              {"m", "m", TP_RIGHT},
+        {"tile", "plan.tile", TP_LEFT},        {"stages", "plan.stages", TP_RIGHT},
+        {"cluster", "plan.cluster", TP_RIGHT}, {"swizzle", "plan.swizzle_", TP_RIGHT},
+        {"smem", "plan.smem", TP_RIGHT},       {"waves", "plan.waves", TP_RIGHT},
+        {"last", "plan.last", TP_RIGHT},       {"SMs", "plan.sms", TP_RIGHT},
+        {"flop/B", "roofline.flops_per_byte %.1f", TP_RIGHT},
+        {"roofline", "roofline.us %.2f us", TP_RIGHT},
+        {"bound", "roofline.bound", TP_LEFT},  {"state", "state", TP_LEFT},
     };
-    enum { FIRST = 4, COLUMNS = sizeof columns / sizeof columns[0] };
-    struct tp_table *table = tp_table_new(columns, COLUMNS);
-    for (size_t i = 0; i < count; i++) {
-        const struct tp_schedule_case *c = &cases[i];
-        char shape[CELL], cut[CELL], m[CELL], flop[CELL], time[CELL], state[CELL];
-        char cells[CONFIG_CELLS][CELL];
-        const char *row[COLUMNS] = {shape_text(shape, c), kind_text(c), cut_text(cut, c), m};
-        for (int j = 0; j < CONFIG_CELLS; j++)
-            row[FIRST + j] = cells[j];
-        if (c->plan.count)
-            config_cells(cells, &c->problem, &c->plan.config[0]);
-        else
-            for (int j = 0; j < CONFIG_CELLS; j++)
-                strcpy(cells[j], "-");
-        snprintf(m, sizeof m, "%llu", (ull)c->problem.m);
-        snprintf(flop, sizeof flop, "%.1f", c->cost.intensity);
-        snprintf(time, sizeof time, "%.2f us", c->cost.seconds * 1e6);
-        row[FIRST + CONFIG_CELLS] = flop;
-        row[FIRST + CONFIG_CELLS + 1] = time;
-        row[FIRST + CONFIG_CELLS + 2] =
-            c->cost.memory_seconds >= c->cost.math_seconds ? "memory" : "math";
-        row[FIRST + CONFIG_CELLS + 3] = state_text(state, c);
-        tp_table_row(table, row);
-    }
-    return tp_table_end(table);
+    struct tp_row_writer rows;
+    tp_rows_open(&rows, fields, sizeof fields / sizeof *fields, NULL);
+    for (size_t i = 0; i < all->count; i++)
+        tp_schedule_put(&rows.w, i, all);
+    return tp_rows_end(&rows);
 }
 
 /* The failed check of c that says the same as `like`, or NULL. */
@@ -181,8 +88,8 @@ static void print_failure(const struct tp_schedule_case *cases, size_t count, si
         [TP_SCHED_ASSERT] = "illegal", [TP_SCHED_SILENT] = "illegal, and the kernel does not check",
         [TP_SCHED_GATE] = "not taken"};
     const struct tp_schedule_case *c = &cases[at];
-    char shape[CELL];
-    printf("%s %s m=%llu", tp_schedule_kernel_name(c->problem.kernel), shape_text(shape, c),
+    char shape[TP_SHAPE_TEXT];
+    printf("%s %s m=%llu", tp_schedule_kernel_name(c->problem.kernel), tp_schedule_shape(shape, c),
            (ull)c->problem.m);
     for (size_t i = at + 1; i < count && same_weight(&cases[i], c); i++)
         if (same_failure(&cases[i], check))
@@ -244,49 +151,40 @@ static const char *order_text(const struct tp_sched_problem *p)
 
 static int print_ranked(const struct tp_schedule_case *c)
 {
-    static const struct tp_column columns[] = {
-        {"#", true, false},      {"schedule", false, false}, {"tile", false, false},
-        {"stages", true, false}, {"cluster", true, false},   {"swizzle", true, false},
-        {"smem", true, false},   {"waves", true, false},     {"last", true, false},
-        {"SMs", true, false},    {"cost", true, false},
+    static const struct tp_field fields[] = {
+        {"#", "rank", TP_RIGHT},         {"schedule", "name", TP_LEFT},
+        {"tile", "tile", TP_LEFT},       {"stages", "stages", TP_RIGHT},
+        {"cluster", "cluster", TP_RIGHT}, {"swizzle", "swizzle_", TP_RIGHT},
+        {"smem", "smem", TP_RIGHT},      {"waves", "waves", TP_RIGHT},
+        {"last", "last", TP_RIGHT},      {"SMs", "sms", TP_RIGHT},
+        {"cost", "cost_", TP_RIGHT},
     };
-    enum { FIRST = 2, COLUMNS = sizeof columns / sizeof columns[0] };
-    char shape[CELL];
+    struct tp_row_writer rows;
+    char shape[TP_SHAPE_TEXT];
     printf("\n%s %s m=%llu: %s\n", tp_schedule_kernel_name(c->problem.kernel),
-           shape_text(shape, c), (ull)c->problem.m, order_text(&c->problem));
+           tp_schedule_shape(shape, c), (ull)c->problem.m, order_text(&c->problem));
     if (c->plan.count == 0) {
         printf("  refused: %s\n", c->plan.refused);
         return TP_OK;
     }
-    struct tp_table *table = tp_table_new(columns, COLUMNS);
-    for (size_t i = 0; i < c->plan.count; i++) {
-        const struct tp_sched_config *config = &c->plan.config[i];
-        char cells[CONFIG_CELLS][CELL], rank[CELL], cost[CELL] = "-";
-        const char *row[COLUMNS] = {rank, config->name ? config->name : "-"};
-        config_cells(cells, &c->problem, config);
-        for (int j = 0; j < CONFIG_CELLS; j++)
-            row[FIRST + j] = cells[j];
-        snprintf(rank, sizeof rank, "%zu", i + 1);
-        if (config->cost == INT64_MAX)
-            snprintf(cost, sizeof cost, "never");
-        else if (config->cost >= 0)
-            snprintf(cost, sizeof cost, "%lld", (long long)config->cost);
-        row[COLUMNS - 1] = cost;
-        tp_table_row(table, row);
-    }
-    int status = tp_table_end(table);
+    tp_rows_open(&rows, fields, sizeof fields / sizeof *fields, NULL);
+    for (size_t i = 0; i < c->plan.count; i++)
+        tp_schedule_put_config(&rows.w, NULL, c, i);
+    int status = tp_rows_end(&rows);
     print_launch(c);
     return status;
 }
 
-int tp_schedule_print_text(const struct tp_schedule_case *cases, size_t count, bool why)
+int tp_schedule_print(const struct tp_schedule *all, bool json)
 {
-    print_heads(cases, count);
-    print_weights(cases, count);
-    int status = print_cases(cases, count);
+    if (json)
+        return tp_json_result(tp_list("schedules", all->count, tp_schedule_put, all));
+    print_heads(all->cases, all->count);
+    print_weights(all->cases, all->count);
+    int status = print_cases(all);
     if (!status)
-        print_failures(cases, count);
-    for (size_t i = 0; why && !status && i < count; i++)
-        status = print_ranked(&cases[i]);
+        print_failures(all->cases, all->count);
+    for (size_t i = 0; all->why && !status && i < all->count; i++)
+        status = print_ranked(&all->cases[i]);
     return status;
 }

@@ -12,22 +12,14 @@ double tp_search_gain(const struct tp_distance *found, const struct tp_distance 
     return tp_distance_sqnr(found) - tp_distance_sqnr(none);
 }
 
-json_t *tp_json_figure(double value)
+void tp_search_put(struct tp_writer *w, const struct tp_unit_result *unit)
 {
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
-void tp_search_json(json_t *json, const struct tp_unit_result *unit)
-{
-    tp_json_set(json, "search", json_string(tp_search_name(unit->search)));
-    tp_json_set(json, "snr_db", tp_json_figure(tp_distance_sqnr(&unit->distance)));
-    tp_json_set(json, "snr_none_db", tp_json_figure(tp_distance_sqnr(&unit->none)));
-    if (!unit->weighted)
-        return;
-    tp_json_set(json, "weighted_snr_db",
-                        tp_json_figure(tp_distance_sqnr(&unit->weighted_distance)));
-    tp_json_set(json, "weighted_snr_none_db",
-                        tp_json_figure(tp_distance_sqnr(&unit->weighted_none)));
+    tp_write(w, tp_str("search", tp_search_name(unit->search)),
+             tp_real("snr_db", tp_distance_sqnr(&unit->distance)),
+             tp_real("snr_none_db", tp_distance_sqnr(&unit->none)));
+    if (unit->weighted)
+        tp_write(w, tp_real("weighted_snr_db", tp_distance_sqnr(&unit->weighted_distance)),
+                 tp_real("weighted_snr_none_db", tp_distance_sqnr(&unit->weighted_none)));
 }
 
 /* The mean of two ratios over the weights where both are numbers. */
@@ -78,26 +70,27 @@ static struct means means_of(const struct tp_unit_result *units, size_t count)
     return means;
 }
 
-void tp_search_means_json(json_t *json, const struct tp_unit_result *units, size_t count)
+static void put_weight(struct tp_writer *w, size_t i, const void *of)
+{
+    const struct tp_unit_result *unit = &((const struct tp_unit_result *)of)[i];
+    if (!was_measured(unit))
+        return;
+    tp_begin(w, NULL, '{');
+    tp_write(w, tp_str("name", unit->name));
+    tp_search_put(w, unit);
+    tp_end(w, '}');
+}
+
+void tp_search_put_means(struct tp_writer *w, const struct tp_unit_result *units, size_t count)
 {
     struct means means = means_of(units, count);
-    json_t *list = json_array();
     bool weighted = false;
-    for (size_t u = 0; u < count; u++) {
-        if (!was_measured(&units[u]))
-            continue;
-        json_t *weight = json_pack("{s:o}", "name", tp_json_text(units[u].name));
-        tp_search_json(weight, &units[u]);
-        tp_json_append(list, weight);
-        weighted |= units[u].weighted;
-    }
-    tp_json_set(json, "snr_db", tp_json_figure(means.plain.found));
-    tp_json_set(json, "snr_none_db", tp_json_figure(means.plain.none));
-    if (weighted) {
-        tp_json_set(json, "weighted_snr_db", tp_json_figure(means.weighted.found));
-        tp_json_set(json, "weighted_snr_none_db", tp_json_figure(means.weighted.none));
-    }
-    tp_json_set(json, "weights", list);
+    for (size_t u = 0; u < count; u++)
+        weighted |= was_measured(&units[u]) && units[u].weighted;
+    tp_write(w, tp_real("snr_db", means.plain.found), tp_real("snr_none_db", means.plain.none),
+             tp_if(weighted, tp_real("weighted_snr_db", means.weighted.found)),
+             tp_if(weighted, tp_real("weighted_snr_none_db", means.weighted.none)),
+             tp_list("weights", count, put_weight, units));
 }
 
 /* "SNR 19.64 dB, without the search 18.40 dB: +1.24 dB", and the same weighted. */

@@ -46,6 +46,17 @@ enum tp_code tp_read_formats(const struct tp_options *o, struct tp_err *err)
     return code;
 }
 
+enum tp_code tp_request_choice(const struct tp_options *o, struct tp_request *request,
+                               struct tp_err *err)
+{
+    enum tp_code code = tp_request_facts(o, request, err);
+    for (size_t i = 0; i < o->include.count && code == TP_OK; i++)
+        code = tp_request_include(request, o->include.item[i], err);
+    for (size_t i = 0; i < o->exclude.count && code == TP_OK; i++)
+        code = tp_request_exclude(request, o->exclude.item[i], err);
+    return code;
+}
+
 enum tp_code tp_request_from(const struct tp_options *o, struct tp_request *request,
                              struct tp_err *err)
 {
@@ -64,13 +75,9 @@ enum tp_code tp_request_from(const struct tp_options *o, struct tp_request *requ
     if (o->to && code == TP_OK)
         code = tp_request_search(request, &words, err);
     if (code == TP_OK)
-        code = tp_request_facts(o, request, err);
+        code = tp_request_choice(o, request, err);
     for (size_t i = 0; i < o->format_file.count && code == TP_OK; i++)
         code = tp_request_input(request, o->format_file.item[i], err);
-    for (size_t i = 0; i < o->include.count && code == TP_OK; i++)
-        code = tp_request_include(request, o->include.item[i], err);
-    for (size_t i = 0; i < o->exclude.count && code == TP_OK; i++)
-        code = tp_request_exclude(request, o->exclude.item[i], err);
     if (code)
         tp_request_close(request);
     return code;

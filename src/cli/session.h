@@ -14,6 +14,9 @@
 enum tp_code tp_request_facts(const struct tp_options *o, struct tp_request *request,
                               struct tp_err *err);
 
+/* The same, and what --include and --exclude say. */
+enum tp_code tp_request_choice(const struct tp_options *o, struct tp_request *request,
+                               struct tp_err *err);
 /* Reads the formats of --format-file, before anything asks for a format. */
 enum tp_code tp_read_formats(const struct tp_options *o, struct tp_err *err);
 

@@ -1,7 +1,6 @@
-/* Text tables: all cells are kept, then printed in columns. They are kept in few large
- * blocks, so that 100,000 rows cost little.
+/* Text tables: all cells are kept, then printed in columns. They are kept in one text, so that
+ * 100,000 rows cost little.
  * Invariant: on anything but a terminal every cell is printed whole, in one line. */
-#include "cli/escape.h"
 #include "cli/report.h"
 
 #include <stdlib.h>
@@ -9,27 +8,20 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* Cells behind each other: each its size, a uint32_t, and its bytes. */
-struct block {
-    struct block *next;
-    size_t used, capacity;
-    char text[];
-};
-
-struct tp_table {
-    struct tp_column *columns;
-    size_t count, rows;
-    struct block *first, *last;
-    size_t *width;
-    bool ascii; /* all cells are: a byte is a column */
-    bool failed;
-};
-
 enum {
     GAP = 2,
     LEAST = 12, /* width below which no column is narrowed */
     MOST = 32,  /* columns */
-    BLOCK = 1 << 20,
+};
+
+struct tp_table {
+    struct tp_column columns[MOST];
+    size_t width[MOST];
+    size_t count, rows;
+    char *cells; /* behind each other: each its size, a uint32_t, and its bytes */
+    size_t used, capacity;
+    bool ascii; /* all cells are: a byte is a column */
+    bool failed;
 };
 
 struct cell {
@@ -59,10 +51,7 @@ struct tp_table *tp_table_new(const struct tp_column *columns, size_t count)
         return NULL;
     table->ascii = true;
     table->count = count < MOST ? count : MOST;
-    table->columns = calloc(MOST, sizeof *columns);
-    table->width = calloc(MOST, sizeof *table->width);
-    table->failed = !table->columns || !table->width;
-    for (size_t i = 0; i < table->count && !table->failed; i++) {
+    for (size_t i = 0; i < table->count; i++) {
         struct cell title = title_of(&columns[i]);
         table->columns[i] = columns[i];
         table->width[i] = text_width(title.text, title.size);
@@ -71,65 +60,46 @@ struct tp_table *tp_table_new(const struct tp_column *columns, size_t count)
     return table;
 }
 
-/* Where a cell of so many bytes can be put, or NULL. */
-static char *reserve(struct tp_table *table, size_t size)
+static bool add_part(const char *text, size_t size, void *to)
 {
-    struct block *last = table->last;
-    if (last && last->capacity - last->used >= size)
-        return last->text + last->used;
-    size_t capacity = size > BLOCK - sizeof *last ? size : BLOCK - sizeof *last;
-    struct block *block = malloc(sizeof *block + capacity);
-    if (!block)
-        return NULL;
-    *block = (struct block){.capacity = capacity};
-    if (last)
-        last->next = block;
-    else
-        table->first = block;
-    table->last = block;
-    return block->text;
-}
-
-static bool is_printable(const char *text, size_t size)
-{
-    for (size_t i = 0; i < size; i++)
-        if (text[i] < 0x20 || text[i] > 0x7E)
+    enum { FIRST = 1 << 16 };
+    struct tp_table *table = to;
+    if (table->capacity - table->used < size) {
+        size_t capacity = table->capacity ? 2 * table->capacity + size : FIRST + size;
+        char *cells = realloc(table->cells, capacity);
+        table->failed |= !cells;
+        if (!cells)
             return false;
+        table->cells = cells;
+        table->capacity = capacity;
+    }
+    memcpy(table->cells + table->used, text, size);
+    table->used += size;
     return true;
 }
 
-/* Appends one cell; its width, or SIZE_MAX. */
+/* Appends one cell; its width. */
 static size_t add_cell(struct tp_table *table, const char *cell)
 {
-    size_t length = strlen(cell);
-    bool plain = is_printable(cell, length);
-    uint32_t size = (uint32_t)length;
-    char *at = length > UINT32_MAX / 4
-                   ? NULL
-                   : reserve(table, sizeof size + (plain ? length : TP_ESCAPED * length));
-    if (!at)
-        return SIZE_MAX;
-    char *text = at + sizeof size;
-    if (plain)
-        memcpy(text, cell, length);
-    else
-        size = (uint32_t)(tp_escape(text, cell, length, false) - text);
-    memcpy(at, &size, sizeof size);
-    table->last->used += sizeof size + size;
-    size_t width = plain ? size : text_width(text, size);
+    size_t begin = table->used, length = strlen(cell);
+    uint32_t size = 0;
+    table->failed |= length > UINT32_MAX / TP_ESCAPED;
+    if (table->failed || !add_part((char *)&size, sizeof size, table) ||
+        !tp_escape_parts(cell, length, false, add_part, table))
+        return 0;
+    const char *text = table->cells + begin + sizeof size;
+    size = (uint32_t)(table->used - begin - sizeof size);
+    memcpy(table->cells + begin, &size, sizeof size);
+    size_t width = text_width(text, size);
     table->ascii &= width == size;
     return width;
 }
 
-/* Takes the cell at *at in *block and steps behind it. */
-static struct cell next_cell(const struct block **block, size_t *at)
+/* Takes the cell at *at and steps behind it. */
+static struct cell next_cell(const char **at)
 {
-    if (*at == (*block)->used) {
-        *block = (*block)->next;
-        *at = 0;
-    }
-    struct cell cell = {.text = (*block)->text + *at + sizeof cell.size};
-    memcpy(&cell.size, (*block)->text + *at, sizeof cell.size);
+    struct cell cell = {.text = *at + sizeof cell.size};
+    memcpy(&cell.size, *at, sizeof cell.size);
     *at += sizeof cell.size + cell.size;
     return cell;
 }
@@ -140,10 +110,6 @@ void tp_table_row(struct tp_table *table, const char *const *cells)
         return;
     for (size_t i = 0; i < table->count; i++) {
         size_t width = add_cell(table, cells[i] ? cells[i] : "");
-        if (width == SIZE_MAX) {
-            table->failed = true;
-            return;
-        }
         if (width > table->width[i])
             table->width[i] = width;
     }
@@ -261,14 +227,13 @@ static void print_titles(const struct tp_table *table)
 
 static void print_all(const struct tp_table *table)
 {
-    const struct block *block = table->first;
-    size_t at = 0;
+    const char *at = table->cells;
     if (table->columns[0].title)
         print_titles(table);
     for (size_t row = 0; row < table->rows; row++) {
         struct cell cells[MOST];
         for (size_t i = 0; i < table->count; i++)
-            cells[i] = next_cell(&block, &at);
+            cells[i] = next_cell(&at);
         print_row(table, cells);
     }
 }
@@ -287,15 +252,9 @@ int tp_table_end(struct tp_table *table)
         fit(table);
         print_all(table);
     }
-    if (table) {
-        free(table->columns);
-        free(table->width);
-        for (struct block *block = table->first, *next; block; block = next) {
-            next = block->next;
-            free(block);
-        }
-        free(table);
-    }
+    if (table)
+        free(table->cells);
+    free(table);
     if (!failed)
         return TP_OK;
     tp_fail(&err, TP_E_MEMORY, "no memory for the table");

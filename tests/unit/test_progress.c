@@ -1,9 +1,10 @@
 /* The progress line, drawn into a real pseudo-terminal: what appears, how often,
  * how wide, that it goes away, and that nothing at all appears elsewhere. */
-#include "cli/escape.c"
 #include "cli/human.c"
+#include "cli/print_text.c"
 #include "cli/progress.c"
 #include "cli/report.c"
+#include "cli/writer.c"
 
 #include <pty.h>
 #include <setjmp.h>

@@ -1,10 +1,12 @@
-/* What the command line prints: errors in text and JSON, tables, human numbers,
- * and that text from a file cannot drive the terminal. */
-#include "cli/escape.c"
+/* What the command line prints: errors in text and JSON, tables, both forms of what a writer is
+ * told, human numbers, and that text from a file cannot drive the terminal. */
 #include "cli/human.c"
+#include "cli/print_text.c"
 #include "cli/progress.c"
 #include "cli/report.c"
+#include "cli/rows.c"
 #include "cli/table.c"
+#include "cli/writer.c"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -118,25 +120,126 @@ static void escaped_text_has_room(void **state)
         }
 }
 
-/* A name that stands for bytes takes memory of its own: where there is none, the JSON that it was
- * to be in is none. */
-static void no_memory_for_a_name(void **state)
+/* ---- both forms of what a writer is told ---------------------------------------- */
+
+static void put_case(struct tp_writer *w, size_t i, const void *of)
+{
+    const double *us = of;
+    tp_begin(w, NULL, '{');
+    tp_write(w, tp_num("m", i), tp_if(i == 1, tp_bool("odd", true)), tp_cell("shown", "only here"));
+    tp_object(w, "time", tp_real("us", us[i]), tp_str("bound", i ? NULL : "math"));
+    tp_write(w, tp_list("none", 0, put_case, of));
+    tp_end(w, '}');
+}
+
+static void put_weight(struct tp_writer *w, size_t i, const void *of)
+{
+    static const char *const names[] = {"a.weight", "bad \xFF, \xF3\xA0\xBE\x80, \x1B\n\"\\"};
+    const uint64_t shape[] = {2, 3};
+    tp_object(w, NULL, tp_str("name", names[i]), tp_numbers("shape", shape, 2 * i),
+              tp_null("rank"), tp_list("cases", 2, put_case, of));
+}
+
+static const double times[] = {1, 1e-5};
+
+static void json_of_a_writer(void **state)
 {
     (void)state;
-    for (long count = 0; count < 3; count++) {
-        struct tp_text text = {0};
-        struct tp_err err = {0};
-        uint64_t mark = tp_json_mark();
-        failing_begin(count);
-        json_t *json = tp_json_text("bad \xFF byte");
-        failing_end();
-        assert_int_equal(tp_json_check(mark, TP_OK, NULL), json ? TP_OK : TP_E_MEMORY);
-        assert_true(!json || count == 2);
-        json_decref(json);
-        failing_begin(count);
-        assert_int_equal(tp_add_json_text(&text, "bad \xFF byte", &err), TP_E_MEMORY);
-        failing_end();
+    struct capture out;
+    struct tp_writer w;
+    json_t *given = json_pack("{s:[i,i],s:{}}", "list", 1, 2, "empty");
+    capture_begin(&out, &stdout);
+    tp_json_open(&w);
+    tp_write(&w, tp_real("mean", 2.5e20), tp_real("none", NAN), tp_json("given", given),
+             tp_list("weights", 2, put_weight, times));
+    assert_int_equal(tp_json_close(&w), TP_OK);
+    json_decref(given);
+    printed(&out,
+            "{\n  \"version\": 1,\n  \"mean\": 2.5e20,\n  \"none\": null,\n  \"given\": {\n"
+            "    \"list\": [\n      1,\n      2\n    ],\n    \"empty\": {}\n  },\n"
+            "  \"weights\": [\n    {\n      \"name\": \"a.weight\",\n      \"shape\": [],\n"
+            "      \"rank\": null,\n      \"cases\": [\n        {\n          \"m\": 0,\n"
+            "          \"time\": {\n            \"us\": 1.0,\n            \"bound\": \"math\"\n"
+            "          },\n          \"none\": []\n        },\n        {\n          \"m\": 1,\n"
+            "          \"odd\": true,\n          \"time\": {\n"
+            "            \"us\": 1.0000000000000001e-5,\n            \"bound\": null\n"
+            "          },\n          \"none\": []\n        }\n      ]\n    },\n    {\n"
+            "      \"name\": \"bad \\uDCFF, \\uDCF3\\uDCA0\\uDCBE\\uDC80, \\u001B\\n\\\"\\\\\",\n"
+            "      \"shape\": [\n        2,\n        3\n      ],\n      \"rank\": null,\n"
+            "      \"cases\": [\n        {\n          \"m\": 0,\n          \"time\": {\n"
+            "            \"us\": 1.0,\n            \"bound\": \"math\"\n          },\n"
+            "          \"none\": []\n        },\n        {\n          \"m\": 1,\n"
+            "          \"odd\": true,\n          \"time\": {\n"
+            "            \"us\": 1.0000000000000001e-5,\n            \"bound\": null\n"
+            "          },\n          \"none\": []\n        }\n      ]\n    }\n  ]\n}\n");
+}
+
+static void json_in_lines(void **state)
+{
+    (void)state;
+    struct tp_writer w;
+    struct tp_text text;
+    for (int compact = 0; compact < 2; compact++) {
+        tp_writer_open(&w);
+        w.compact = compact;
+        tp_write(&w, tp_lines("cases", 1, put_case, times), tp_lines("none", 0, put_case, times),
+                 tp_numbers("shape", (uint64_t[]){4, 5}, 2));
+        assert_int_equal(tp_writer_end(&w, &text, NULL), TP_OK);
+        assert_string_equal(text.data, compact
+            ? "{\"cases\":[{\"m\":0,\"time\":{\"us\":1.0,\"bound\":\"math\"},\"none\":[]}],"
+              "\"none\":[],\"shape\":[4,5]}"
+            : "{\n  \"cases\": [\n    {\"m\": 0, \"time\": {\"us\": 1.0, \"bound\": \"math\"}, "
+              "\"none\": []}\n  ],\n  \"none\": [\n  ],\n  \"shape\": [\n    4,\n    5\n  ]\n}");
         tp_text_free(&text);
+    }
+}
+
+/* A row for each case, with what its weight has, and an object of its own; a number that the row
+ * before had is gone. */
+static void rows_of_a_writer(void **state)
+{
+    (void)state;
+    static const struct tp_field fields[] = {
+        {"weight", "name", TP_LEFT}, {"m", "m", TP_RIGHT}, {"us", "time.us %.3g", TP_RIGHT},
+        {"bound", "time.bound", TP_LEFT}, {"", "shown", TP_LEFT}, {"of", "us %f", TP_LEFT}};
+    struct tp_row_writer rows;
+    struct capture out;
+    capture_begin(&out, &stdout);
+    tp_rows_open(&rows, fields, 6, "cases");
+    put_weight(&rows.w, 0, times);
+    assert_int_equal(tp_rows_end(&rows), TP_OK);
+    tp_rows_open(&rows, fields, 3, NULL);
+    put_case(&rows.w, 1, times);
+    assert_int_equal(tp_rows_end(&rows), TP_OK);
+    printed(&out, "weight    m     us  bound             of\n"
+                  "a.weight  0      1  math   only here  -\n"
+                  "a.weight  1  1e-05  -      only here  -\n"
+                  "weight  m     us\n"
+                  "-       1  1e-05\n");
+}
+
+/* Whichever call fails: a result as a whole, or an error as a whole. */
+static void no_memory_for_a_result(void **state)
+{
+    (void)state;
+    int status = TP_E_MEMORY;
+    tp_report_setup(&(struct tp_options){.color = "never", .json = true});
+    for (long count = 0; status != TP_OK; count++) {
+        struct capture err_text, out;
+        capture_begin(&out, &stdout);
+        capture_begin(&err_text, &stderr);
+        failing_begin(count);
+        status = tp_json_result(tp_list("weights", 1, put_weight, times));
+        failing_end();
+        capture_end(&err_text);
+        capture_end(&out);
+        json_t *json = json_loads(out.text, 0, NULL);
+        assert_non_null(json);
+        assert_int_equal(status, json_object_get(json, "error") ? TP_E_MEMORY : TP_OK);
+        json_decref(json);
+        free(err_text.text);
+        free(out.text);
+        assert_in_range(count, 0, 100);
     }
 }
 
@@ -233,16 +336,14 @@ static void cells_lose_their_middle(void **state)
 {
     (void)state;
     struct capture text;
-    struct tp_column column = {"n", false, true};
-    size_t width = 15;
-    struct tp_table table = {.columns = &column, .count = 1, .width = &width};
+    struct tp_table table = {.columns = {{"n", false, true}}, .count = 1, .width = {15}};
     const char *names[] = {"model.layers.10.mlp.down_proj",
                            "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9"};
     capture_begin(&text, &stdout);
     struct cell cell = {names[0], (uint32_t)strlen(names[0])};
     assert_int_equal(print_cell(&table, 0, cell, 0), 2);
     putchar('\n');
-    width = 7;
+    table.width[0] = 7;
     cell = (struct cell){names[1], (uint32_t)strlen(names[1])};
     print_cell(&table, 0, cell, 0);
     printed(&text, "mode...own_proj\n\xC3\xA9...\xC3\xA9\xC3\xA9\xC3\xA9");
@@ -267,35 +368,24 @@ static void many_rows(void **state)
     free(text.text);
 }
 
-static void printable_bytes(void **state)
-{
-    (void)state;
-    char text[24];
-    for (size_t size = 0; size < sizeof text; size++) {
-        memset(text, 'm', sizeof text);
-        assert_true(is_printable(text, size));
-        for (size_t at = 0; at < sizeof text; at++) {
-            for (int byte = 0; byte < 256; byte++) {
-                text[at] = (char)byte;
-                assert_int_equal(is_printable(text, size),
-                                 at >= size || (byte >= 0x20 && byte <= 0x7e));
-            }
-            text[at] = 'm';
-        }
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_error_in_text),   cmocka_unit_test(an_error_in_json),
+        cmocka_unit_test(an_error_in_text),
+        cmocka_unit_test(an_error_in_json),
         cmocka_unit_test(escapes_do_not_pass),
-        cmocka_unit_test(escaped_text_has_room), cmocka_unit_test(no_memory_for_a_name),
+        cmocka_unit_test(escaped_text_has_room),
+        cmocka_unit_test(json_of_a_writer),
+        cmocka_unit_test(json_in_lines),
+        cmocka_unit_test(rows_of_a_writer),
+        cmocka_unit_test(no_memory_for_a_result),
         cmocka_unit_test(quiet_and_verbose),
-        cmocka_unit_test(colour),             cmocka_unit_test(bytes),
-        cmocka_unit_test(seconds),            cmocka_unit_test(tables),
-        cmocka_unit_test(cells_lose_their_middle), cmocka_unit_test(many_rows),
-        cmocka_unit_test(printable_bytes),
+        cmocka_unit_test(colour),
+        cmocka_unit_test(bytes),
+        cmocka_unit_test(seconds),
+        cmocka_unit_test(tables),
+        cmocka_unit_test(cells_lose_their_middle),
+        cmocka_unit_test(many_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
