@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "../tools/ops.h"
-#include "kernels/op/op_at.h"
 #include "kernels/op/codec.h"
+#include "kernels/op/op_at.h"
 #include "kernels/op/scalar.h"
 
 #include <math.h>
