@@ -5,6 +5,7 @@
 #include "cli/escape.h"
 #include "cli/human.h"
 #include "cli/measures.h"
+#include "cli/outcome.h"
 #include "cli/plan_memory.h"
 #include "cli/plan_report.h"
 #include "cli/progress.h"
@@ -60,16 +61,19 @@ static int print_part(const struct tp_options *o, const struct tp_plan *plan, co
     struct tp_err err = {0};
     if (tp_share_work(plan, share_of(o), &work, &err))
         return tp_report_error(&err);
-    if (o->json)
-        return print_json(plan, measures, json_pack(
+    if (o->json) {
+        json_t *json = json_pack(
             "{s:o,s:b,s:[I,I],s:I,s:I,s:I,s:I,s:I,s:f}", "output",
             tp_json_text(output ? output : ""),
             "already_done", result->already_done, "part", (json_int_t)o->part.index,
             (json_int_t)o->part.count, "shards", (json_int_t)work.shards, "shards_in_all",
             (json_int_t)plan->file_count, "shards_resumed", (json_int_t)result->resumed,
             "bytes_in", (json_int_t)work.bytes_in, "bytes_out", (json_int_t)work.bytes_out,
-            "seconds", seconds));
-    if (!tp_report_new(output, result->already_done, TP_LOOKED_AT))
+            "seconds", seconds);
+        tp_outcome_json(result, json);
+        return print_json(plan, measures, json);
+    }
+    if (!tp_outcome_is_new(output, result))
         return TP_OK;
     if (!work.shards)
         printf("part %u/%u: nothing to do, the output has only %zu shard%s (a smaller "
@@ -152,9 +156,10 @@ static int print_done(const struct tp_options *o, const struct tp_plan *plan, co
             (json_int_t)result->resumed);
         if (json && serving->line.size)
             json_object_set_new(json, "serve", tp_json_text(serving->line.data));
+        tp_outcome_json(result, json);
         return print_json(plan, measures, json);
     }
-    if (!tp_report_new(output, result->already_done, TP_LOOKED_AT))
+    if (!tp_outcome_is_new(output, result))
         return TP_OK;
     tp_print_text(stdout, o->discard ? "discarded" : output);
     printf(": %zu weights converted, %zu tensors kept, %s -> %s in %s\n",
@@ -245,8 +250,10 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
                               struct tp_measures *measures, struct tp_convert_result *result,
                               struct tp_err *err)
 {
-    struct tp_convert_options options = {.force = o->force, .discard = o->discard,
-                                         .resumed = say_resumed, .errors = tp_estimate_card};
+    struct tp_convert_options options = {.discard = o->discard, .resumed = say_resumed,
+                                         .errors = tp_estimate_card};
+    if (tp_outcome_wanted(o, &options.if_exists, err))
+        return err->code;
     if (output)
         options.zstd = tp_output_zstd(output, o->zstd);
     struct tp_devices devices;
@@ -271,11 +278,12 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
         code = o->part.count
                    ? tp_convert_part(plan, request, output, share_of(o), &options, result, err)
                    : tp_convert(plan, request, output, &options, result, err);
-    if (code == TP_OK && result->already_done)
+    if (code == TP_OK && (result->already_done || result->skipped))
         tp_progress_complete(progress);
     tp_progress_end(progress);
     if (result->unlocked)
         tp_warn_unlocked(output);
+    tp_outcome_say_old(result);
     if (o->verbose)
         note_stages(&stats, tp_now() - start);
     if (code == TP_OK)
@@ -311,6 +319,7 @@ static int do_plan(const struct tp_options *o, const struct tp_plan *plan,
         status = print_result(o, plan, shown, &measures, &result, tp_now() - start);
     }
     tp_measures_close(&measures);
+    tp_convert_result_close(&result);
     return status;
 }
 
@@ -327,8 +336,8 @@ static int plan_and_do(const struct tp_options *o, struct tp_source *source,
         tp_err_path(&err, source->ckpt.path);
         return tp_report_error(&err);
     }
-    int status = tp_plan_warn(&plan, &err) ? tp_report_error(&err)
-                                           : do_plan(o, &plan, request, output, start);
+    tp_plan_warn(&plan);
+    int status = do_plan(o, &plan, request, output, start);
     tp_plan_close(&plan);
     return status;
 }

@@ -4,6 +4,7 @@
 #include "cli/escape.h"
 #include "cli/human.h"
 #include "cli/measures.h"
+#include "cli/outcome.h"
 #include "cli/plan_memory.h"
 #include "cli/plan_report.h"
 #include "cli/progress.h"
@@ -60,7 +61,7 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
 {
     tp_os_limit_heap(0, 0); /* the work is divided by pack/run/budget.c */
     struct tp_progress *progress = tp_progress_start(o, "unpack", tp_run_work(plan, NULL));
-    struct tp_convert_options options = {.force = o->force};
+    struct tp_convert_options options = {0};
     options.run = (struct tp_run_options){
         .jobs = o->jobs,
         .memory = o->max_memory,
@@ -71,12 +72,12 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
     };
     options.run.nonfinite = tp_os_zalloc(plan->unit_count + 1, sizeof *options.run.nonfinite, err);
     enum tp_code code =
-        !options.run.nonfinite
-            ? TP_E_MEMORY
+        !options.run.nonfinite                              ? TP_E_MEMORY
+        : tp_outcome_wanted(o, &options.if_exists, err) ? err->code
             : tp_measures_open(measures, plan, false, o->json || !o->quiet, &options.run, err);
     if (code == TP_OK)
         code = tp_convert(plan, request, output, &options, result, err);
-    if (code == TP_OK && result->already_done)
+    if (code == TP_OK && (result->already_done || result->skipped))
         tp_progress_complete(progress);
     tp_progress_end(progress);
     if (code == TP_OK) {
@@ -86,6 +87,7 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
     free(options.run.nonfinite);
     if (result->unlocked)
         tp_warn_unlocked(output);
+    tp_outcome_say_old(result);
     return code;
 }
 
@@ -103,12 +105,13 @@ static int print_result(const struct tp_options *o, const struct tp_plan *plan, 
             (json_int_t)plan->bytes_in, "bytes_out", (json_int_t)plan->bytes_out, "seconds",
             seconds);
         if (json) {
+            tp_outcome_json(result, json);
             tp_measures_json(measures, json);
             tp_plan_left_json(plan, json);
         }
         return tp_json_print(json);
     }
-    if (!tp_report_new(output, result->already_done, TP_LOOKED_AT))
+    if (!tp_outcome_is_new(output, result))
         return TP_OK;
     tp_print_text(stdout, output);
     printf(": %zu weights %s%s, %zu tensors copied, %s -> %s in %s\n",
@@ -134,10 +137,9 @@ static int unpack(const struct tp_options *o, const struct tp_source *source, co
     } else {
         if (!plan.unit_count && !plan.kept_unit_count)
             tp_warn("%s holds no packed weight: its tensors are copied", source->ckpt.path);
-        if ((code = tp_plan_warn(&plan, &err)) == TP_OK) {
-            tp_plan_warn_unread(&plan);
-            code = tp_plan_warn_left(&plan, &err);
-        }
+        tp_plan_warn(&plan);
+        tp_plan_warn_unread(&plan);
+        code = tp_plan_warn_left(&plan, &err);
         struct tp_measures measures = {0};
         status = code || carry_out(o, &plan, &request, output, &measures, &result, &err)
                      ? tp_report_error(&err)
@@ -145,6 +147,7 @@ static int unpack(const struct tp_options *o, const struct tp_source *source, co
                                     &result, tp_now() - start);
         tp_measures_close(&measures);
     }
+    tp_convert_result_close(&result);
     tp_plan_close(&plan);
     tp_request_close(&request);
     return status;

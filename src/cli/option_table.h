@@ -52,6 +52,7 @@ struct tp_options {
     const char *merged;     /* "keep", "convert" */
     struct tp_strings set, include, exclude;
     bool no_stack, strict, follow_links, requantize, weights_only, dry_run, force, discard;
+    const char *if_exists;  /* "skip", "fail", "replace"; NULL: compare */
     const char *digest;     /* "none", "sha256" */
     const char *search;     /* "none", "mse", "w4a8" */
     bool is_signed;

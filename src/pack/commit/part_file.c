@@ -175,7 +175,8 @@ enum tp_code tp_part_remove(const struct tp_done_part *part, struct tp_err *err)
     enum tp_code code = tp_below_open_dir(part->path, &dir, err);
     for (size_t i = 0; i < part->file_count && code == TP_OK; i++)
         code = tp_commit_remove_file(dir, part->path, part->files[i].name, err);
-    if (code == TP_OK && (code = tp_commit_end_journals(dir, part->path, err)) == TP_OK)
+    if (code == TP_OK &&
+        (code = tp_commit_remove_file(dir, part->path, TP_JOURNAL_NAME, err)) == TP_OK)
         code = tp_commit_remove_file(dir, part->path, TP_PART_FILE, err);
     tp_os_close(&dir);
     if (code == TP_OK && tp_os.unlinkat(AT_FDCWD, part->path, AT_REMOVEDIR) && errno != ENOTEMPTY &&
