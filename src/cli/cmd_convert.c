@@ -4,6 +4,7 @@
 #include "base/num.h"
 #include "cli/human.h"
 #include "cli/measures.h"
+#include "cli/outcome.h"
 #include "cli/plan_kept.h"
 #include "cli/plan_report.h"
 #include "cli/progress.h"
@@ -68,9 +69,10 @@ static int print_part(const struct tp_options *o, const struct tp_plan *plan, co
                  tp_num("shards", work.shards), tp_num("shards_in_all", plan->file_count),
                  tp_num("shards_resumed", result->resumed), tp_num("bytes_in", work.bytes_in),
                  tp_num("bytes_out", work.bytes_out), tp_real("seconds", seconds));
+        tp_outcome_put(&w, result);
         return end_json(&w, plan, measures);
     }
-    if (!tp_report_new(output, result->already_done, TP_LOOKED_AT))
+    if (!tp_outcome_is_new(output, result))
         return TP_OK;
     if (!work.shards)
         printf("part %u/%u: nothing to do, the output has only %zu shard%s (a smaller "
@@ -152,9 +154,10 @@ static int print_done(const struct tp_options *o, const struct tp_plan *plan, co
                  tp_num("converted", plan->unit_count), tp_num("kept", plan->kept_count),
                  tp_real("seconds", seconds), tp_num("shards_resumed", result->resumed),
                  tp_if(serving->line.size, tp_str("serve", serving->line.data)));
+        tp_outcome_put(&w, result);
         return end_json(&w, plan, measures);
     }
-    if (!tp_report_new(output, result->already_done, TP_LOOKED_AT))
+    if (!tp_outcome_is_new(output, result))
         return TP_OK;
     tp_print_text(stdout, o->discard ? "discarded" : output);
     printf(": %zu weights converted, %zu tensors kept, %s -> %s in %s\n",
@@ -240,8 +243,10 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
                               struct tp_measures *measures, struct tp_convert_result *result,
                               struct tp_err *err)
 {
-    struct tp_convert_options options = {.force = o->force, .discard = o->discard,
-                                         .resumed = say_resumed, .errors = tp_estimate_card};
+    struct tp_convert_options options = {.discard = o->discard, .resumed = say_resumed,
+                                         .errors = tp_estimate_card};
+    if (tp_outcome_wanted(o, &options.if_exists, err))
+        return err->code;
     if (output)
         options.zstd = tp_output_zstd(output, o->zstd);
     struct tp_devices devices;
@@ -267,11 +272,12 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
         code = o->part.count
                    ? tp_convert_part(plan, request, output, share_of(o), &options, result, err)
                    : tp_convert(plan, request, output, &options, result, err);
-    if (code == TP_OK && result->already_done)
+    if (code == TP_OK && (result->already_done || result->skipped))
         tp_progress_complete(progress);
     tp_progress_end(progress);
     if (result->unlocked)
         tp_warn_unlocked(output);
+    tp_outcome_say_old(result);
     if (o->verbose)
         note_stages(&stats, tp_now() - start);
     if (code == TP_OK)
@@ -307,6 +313,7 @@ static int do_plan(const struct tp_options *o, const struct tp_plan *plan,
         status = print_result(o, plan, shown, &measures, &result, tp_now() - start);
     }
     tp_measures_close(&measures);
+    tp_convert_result_close(&result);
     return status;
 }
 
@@ -327,10 +334,10 @@ static int plan_and_do(const struct tp_options *o, struct tp_source *source,
     tp_kept_find(&plan, &kept);
     if (!is_dry(o))
         code = tp_kept_check(&plan, &kept, &err);
-    if (code == TP_OK)
-        code = tp_plan_warn(&plan, &err);
-    if (code == TP_OK)
+    if (code == TP_OK) {
+        tp_plan_warn(&plan);
         tp_kept_warn(&plan, &kept);
+    }
     int status = code ? tp_report_error(&err) : do_plan(o, &plan, request, output, start);
     tp_plan_close(&plan);
     return status;

@@ -1,6 +1,7 @@
 /* `tilepack merge`: the parts of a conversion become one output. */
 #include "cli/cmd.h"
 #include "cli/human.h"
+#include "cli/outcome.h"
 #include "cli/report.h"
 #include "cli/session.h"
 #include "pack/check/estimate_card.h"
@@ -22,7 +23,10 @@ static int print_result(const struct tp_options *o, const char *output,
         return tp_json_result(tp_str("output", output), tp_bool("already_done", already_done),
                               tp_num("parts", parts), tp_num("shards", result->shards),
                               tp_num("bytes_out", result->bytes_out));
-    if (!tp_report_new(output, already_done, "its parts are gone, and it has a manifest"))
+    if (all->already_done)
+        return tp_report_there(output, "is complete already: its parts are gone, and it has a "
+                                       "manifest"), TP_OK;
+    if (!tp_outcome_is_new(output, result))
         return TP_OK;
     tp_print_text(stdout, output);
     printf(": %u part%s, %zu shard%s, %s\n", parts, parts == 1 ? "" : "s", result->shards,
@@ -36,12 +40,14 @@ static enum tp_code merge(const struct tp_options *o, const struct tp_parts *par
                           struct tp_err *err)
 {
     struct tp_convert_options options = {
-        .force = o->force, .errors = tp_estimate_card,
+        .errors = tp_estimate_card,
         .run = {.jobs = o->jobs, .memory = o->max_memory, .stop = tp_catch_signals()}};
     struct tp_request request;
     struct tp_source source;
     struct tp_plan plan;
     const char *path = o->source ? o->source : parts->items[0].source;
+    if (tp_outcome_wanted(o, &options.if_exists, err))
+        return err->code;
     if (!*path) {
         tp_err_hint(err, "--source names the source");
         return tp_fail(err, TP_E_USAGE, "the parts do not say where their source is, as its path "
@@ -62,6 +68,7 @@ static enum tp_code merge(const struct tp_options *o, const struct tp_parts *par
             code = tp_merge(&plan, &request, parts, output, &options, result, err);
             if (result->unlocked)
                 tp_warn_unlocked(output);
+            tp_outcome_say_old(result);
             if (code == TP_OK && !result->already_done && result->resumed < result->shards)
                 tp_warn("%s: %zu of %zu shards were not what the parts had written: they have been "
                         "made again", output, result->shards - result->resumed, result->shards);
@@ -90,6 +97,7 @@ int tp_cmd_merge(const struct tp_options *o)
         status = tp_report_error(&err);
     else
         status = print_result(o, output, &parts, &result);
+    tp_convert_result_close(&result);
     tp_parts_close(&parts);
     free(output);
     return status;

@@ -3,6 +3,7 @@
 #include "cli/cmd.h"
 #include "cli/human.h"
 #include "cli/measures.h"
+#include "cli/outcome.h"
 #include "cli/plan_report.h"
 #include "cli/progress.h"
 #include "cli/report.h"
@@ -57,7 +58,7 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
                               struct tp_err *err)
 {
     struct tp_progress *progress = tp_progress_start(o, "unpack", tp_run_work(plan, NULL));
-    struct tp_convert_options options = {.force = o->force};
+    struct tp_convert_options options = {0};
     options.run = (struct tp_run_options){
         .jobs = o->jobs,
         .keep_nonfinite = true, /* they were kept when the weights were packed */
@@ -68,12 +69,12 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
     tp_limit_work(o, &options.run);
     options.run.nonfinite = tp_os_zalloc(plan->unit_count + 1, sizeof *options.run.nonfinite, err);
     enum tp_code code =
-        !options.run.nonfinite
-            ? TP_E_MEMORY
+        !options.run.nonfinite                              ? TP_E_MEMORY
+        : tp_outcome_wanted(o, &options.if_exists, err) ? err->code
             : tp_measures_open(measures, plan, false, o->json || !o->quiet, &options.run, err);
     if (code == TP_OK)
         code = tp_convert(plan, request, output, &options, result, err);
-    if (code == TP_OK && result->already_done)
+    if (code == TP_OK && (result->already_done || result->skipped))
         tp_progress_complete(progress);
     tp_progress_end(progress);
     if (code == TP_OK) {
@@ -83,6 +84,7 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
     free(options.run.nonfinite);
     if (result->unlocked)
         tp_warn_unlocked(output);
+    tp_outcome_say_old(result);
     return code;
 }
 
@@ -99,11 +101,12 @@ static int print_result(const struct tp_options *o, const struct tp_plan *plan, 
                  tp_str("to", o->to ? o->to : "plain"), tp_num("weights", plan->unit_count),
                  tp_num("copied", copied), tp_num("bytes_in", plan->bytes_in),
                  tp_num("bytes_out", plan->bytes_out), tp_real("seconds", seconds));
+        tp_outcome_put(&w, result);
         tp_measures_put(&w, measures);
         tp_plan_put_left(&w, plan);
         return tp_json_close(&w);
     }
-    if (!tp_report_new(output, result->already_done, TP_LOOKED_AT))
+    if (!tp_outcome_is_new(output, result))
         return TP_OK;
     tp_print_text(stdout, output);
     printf(": %zu weights %s%s, %zu tensors copied, %s -> %s in %s\n",
@@ -129,10 +132,9 @@ static int unpack(const struct tp_options *o, const struct tp_source *source, co
     } else {
         if (!plan.unit_count && !plan.kept_unit_count)
             tp_warn("%s holds no packed weight: its tensors are copied", source->ckpt.path);
-        if ((code = tp_plan_warn(&plan, &err)) == TP_OK) {
-            tp_plan_warn_unread(&plan);
-            code = tp_plan_warn_left(&plan, &err);
-        }
+        tp_plan_warn(&plan);
+        tp_plan_warn_unread(&plan);
+        code = tp_plan_warn_left(&plan, &err);
         struct tp_measures measures = {0};
         status = code || carry_out(o, &plan, &request, output, &measures, &result, &err)
                      ? tp_report_error(&err)
@@ -140,6 +142,7 @@ static int unpack(const struct tp_options *o, const struct tp_source *source, co
                                     &result, tp_now() - start);
         tp_measures_close(&measures);
     }
+    tp_convert_result_close(&result);
     tp_plan_close(&plan);
     tp_request_close(&request);
     return status;

@@ -317,9 +317,15 @@ const struct tp_option tp_option_rows[] = {
              "must keep the times of its files."},
     {.name = "force", .letter = 'f', .kind = TP_OPT_FLAG,
      .commands = WRITES | BIT(MERGE), .field = FIELD(force),
-     .help = "replace the checkpoint that is at DST",
-     .more = "Stops for a file that is no safetensors file, and for a directory that holds "
-             "anything else, and names it."},
+     .help = "replace what is at DST; the same as --if-exists replace",
+     .more = "What was there becomes DST.old. It is removed where all of it is as tilepack has "
+             "written it; else it is kept, and a line says so."},
+    {.name = "if-exists", .value = "WHAT", .kind = TP_OPT_CHOICE, .commands = WRITES | BIT(MERGE),
+     .field = FIELD(if_exists), .complete = TP_COMPLETE_WORDS, .words = "skip|fail|replace",
+     .help = "what to do if DST exists",
+     .more = "Without it an output of the same source and options is done, and any other is an "
+             "error (exit status 7). 'skip' leaves what is there, whatever it is; 'fail' is an "
+             "error also where it is the same."},
     {.name = "dry-run", .letter = 'n', .kind = TP_OPT_FLAG, .commands = MAKES,
      .field = FIELD(dry_run), .help = "print the plan and write nothing"},
     {.name = "discard", .kind = TP_OPT_FLAG, .commands = MAKES, .field = FIELD(discard),

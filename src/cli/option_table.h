@@ -14,6 +14,7 @@
 #define TP_COMMANDS(X) \
     X(CONVERT, convert) X(PLAN, plan) X(DUMP, dump) X(VERIFY, verify) X(UNPACK, unpack) \
     X(DIFF, diff) X(FORMATS, formats) X(COMPARE, compare) X(MODELS, models) \
+    X(SCHEDULE, schedule) X(BENCH, bench) X(PROVE, prove) X(MERGE, merge) \
     X(DIGEST, digest) X(HELP, help) X(COMPLETIONS, completions) X(MAN_OPTIONS, man_options)
 
 enum tp_command {
@@ -46,6 +47,7 @@ struct tp_options {
     const char *merged;     /* "keep", "convert" */
     struct tp_strings set, include, exclude, format_file;
     bool no_stack, strict, follow_links, requantize, weights_only, dry_run, force, discard;
+    const char *if_exists;  /* "skip", "fail", "replace"; NULL: compare */
     const char *digest;     /* "none", "sha256" */
     const char *search;     /* "none", "mse", "w4a8" */
     bool is_signed;

@@ -7,7 +7,6 @@
 #include "cli/report.h"
 #include "base/suffix.h"
 #include "pack/os/os.h"
-#include "pack/plan/alike.h"
 #include "pack/plan/config.h"
 #include "pack/source/ckpt_dir.h"
 
@@ -286,21 +285,6 @@ static void warn_unweighted(const struct tp_plan *plan)
                 count > 1 ? "them" : "it");
 }
 
-/* Copied to where upper and lower case are one, the output would lose a file. */
-static enum tp_code warn_alike(const struct tp_plan *plan, struct tp_err *err)
-{
-    const char *pair[2];
-    size_t pairs;
-    enum tp_code code = tp_plan_alike(plan, pair, &pairs, err);
-    char more[40] = "";
-    if (code == TP_OK && pairs > 1)
-        snprintf(more, sizeof more, ", and %zu other pair%s", pairs - 1, pairs > 2 ? "s" : "");
-    if (code == TP_OK && pairs)
-        tp_warn("'%s' and '%s'%s differ in case only: file systems that do not tell it, as those "
-                "of macOS and Windows, cannot hold both", pair[0], pair[1], more);
-    return code;
-}
-
 /* A frame is unpacked as a whole, and again for each piece of a weight that lies in it and finds it
  * gone: what takes seconds of a plain file may take minutes. */
 static void warn_frames(const struct tp_checkpoint *ckpt)
@@ -358,16 +342,13 @@ static void warn_unknown(const struct tp_plan *plan)
                 "see what is kept, and 'tilepack models default'", facts->type);
 }
 
-enum tp_code tp_plan_warn(const struct tp_plan *plan, struct tp_err *err)
+void tp_plan_warn(const struct tp_plan *plan)
 {
     const char *seen[32];
     size_t count = 0;
     warn_unread(plan->ckpt);
     warn_source(plan);
     warn_frames(plan->ckpt);
-    enum tp_code code = warn_alike(plan, err);
-    if (code)
-        return code;
     if (!plan->unit_count)
         warn_same(plan);
     warn_card(plan);
@@ -387,7 +368,6 @@ enum tp_code tp_plan_warn(const struct tp_plan *plan, struct tp_err *err)
         tp_warn("%s%s: the bytes are right, but %s", plan->units[u].name,
                 alike > 1 ? " and others" : "", warning);
     }
-    return TP_OK;
 }
 
 void tp_plan_warn_unread(const struct tp_plan *plan)

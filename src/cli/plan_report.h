@@ -10,9 +10,8 @@
 int tp_plan_print(const struct tp_plan *plan, const struct tp_options *o);
 int tp_plan_print_json(const struct tp_plan *plan);
 
-/* One line per distinct warning and per kept weight that was asked for. Fails, as memory may be
- * short, rather than leave one out. */
-enum tp_code tp_plan_warn(const struct tp_plan *plan, struct tp_err *err);
+/* One line per distinct warning and per kept weight that was asked for. */
+void tp_plan_warn(const struct tp_plan *plan);
 
 /* One line about the tensors that are kept and look like weights of a format that is not read. */
 void tp_plan_warn_unread(const struct tp_plan *plan);

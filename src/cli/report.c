@@ -180,13 +180,13 @@ int tp_report_usage(const char *command, const struct tp_err *err)
     return mode.json ? error_json(err) : (int)err->code;
 }
 
-bool tp_report_new(const char *output, bool already_done, const char *means)
+bool tp_report_there(const char *output, const char *what)
 {
-    if (already_done && !mode.quiet) {
+    if (what && !mode.quiet) {
         tp_print_text(stdout, output);
-        printf(" is complete already: %s\n", means);
+        printf(" %s\n", what);
     }
-    return !already_done && !mode.quiet;
+    return !what && !mode.quiet;
 }
 
 int tp_report_finish(int status)

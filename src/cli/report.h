@@ -41,11 +41,9 @@ void tp_warn_unlocked(const char *output);
 /* That packed weights have a format that is not known here, a line for each. */
 void tp_say_unknown(const struct tp_weights *weights);
 
-/* Whether something is to be said of an output that a command made: not under --quiet,
- * and nothing more where it was complete already, which is said here, with what that means. */
-#define TP_LOOKED_AT "its plan, the sizes of its files and a sample of its contents are those of " \
-                     "this command, the rest was not read ('tilepack verify' does that)"
-bool tp_report_new(const char *output, bool already_done, const char *means);
+/* Whether something is to be said of an output that a command made: not under --quiet, and nothing
+ * more than `what`, which is said here of one that was there (NULL: it was not). */
+bool tp_report_there(const char *output, const char *what);
 
 /* Flushes stdout; a failure (full disk, closed pipe) is reported and turns the
  * status into TP_E_IO unless it is an error already. */

@@ -1,8 +1,9 @@
 /* Committing: a conversion becomes visible whole or not at all.
  *
- * A directory is written as DST.partial, with a journal of finished shards, and
- * renamed at the end; a single file is written beside its name and renamed. The
- * old content, if --force replaces it, stays until the new one is complete.
+ * A directory is written as DST.partial, with a journal of finished shards, and renamed at the end;
+ * a single file is written beside its name and renamed. What --force replaces changes places with
+ * the new output in one step and is then DST.old, which is removed where it is this program's own
+ * output as it was written, and kept where it is anything else.
  */
 #ifndef TP_PACK_COMMIT_H
 #define TP_PACK_COMMIT_H
@@ -13,9 +14,17 @@
 
 struct tp_card_use;
 
+/* What becomes of an output that is there. */
+enum tp_if_exists {
+    TP_EXISTS_COMPARE, /* the same one is done, any other TP_E_EXISTS */
+    TP_EXISTS_SKIP,    /* it stays, whatever it is */
+    TP_EXISTS_FAIL,    /* TP_E_EXISTS, also where it is the same */
+    TP_EXISTS_REPLACE, /* --force */
+};
+
 struct tp_convert_options {
     struct tp_run_options run;
-    bool force;    /* replace what is in the way */
+    enum tp_if_exists if_exists;
     unsigned zstd; /* write .safetensors.zst at this level; 0 = plain */
     bool discard;  /* write nothing (benchmarks) */
     /* Shards of an interrupted run are there: how many, of how many, and the bytes that the run
@@ -28,13 +37,19 @@ struct tp_convert_options {
 };
 
 struct tp_convert_result {
-    bool already_done; /* the output was there, complete, from the same plan */
+    bool already_done; /* nothing was written: the output was there, complete, from the same plan */
+    bool skipped;      /* nothing was written: it was there, and TP_EXISTS_SKIP */
+    const char *reason; /* of these, a word for programs: commit_again.c */
     bool unlocked;     /* no lock was to be had: nobody else was kept from writing it; set
                           also when it failed */
     size_t resumed;    /* shards taken over from an interrupted run */
     size_t shards;     /* of this part (tp_convert_part), or merged */
     uint64_t bytes_in, bytes_out;
+    /* What was replaced is kept there, and why; NULL: nothing is. Also when it failed. */
+    char *old;
+    char old_why[256];
 };
+void tp_convert_result_close(struct tp_convert_result *result); /* legal on {0} and twice */
 
 /* Carries out the plan into `output` (a directory, or one .safetensors file when
  * the plan was made for one). `request` is recorded in the manifest. */

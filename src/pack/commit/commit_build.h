@@ -1,9 +1,7 @@
-/* Inside of committing: shared by commit_convert.c (one process, one output),
- * commit_directory.c, commit_output.c (its place), commit_remove.c, commit_done.c and
- * commit_same.c (whether it is complete),
- * commit_inputs.c (what is read), commit_replace.c (what --force may replace),
- * commit_case.c (names that differ in case only),
- * parts_convert.c and merge.c (shares of one plan).
+/* Inside of committing: shared by commit_convert.c (one process, one output), commit_directory.c,
+ * commit_output.c (its place), commit_again.c (whether it is there already), commit_old.c (what it
+ * replaces), commit_files.c and commit_text.c (what is in it), commit_names.c, parts_convert.c and
+ * merge.c (shares of one plan).
  */
 #ifndef TP_PACK_COMMIT_BUILD_H
 #define TP_PACK_COMMIT_BUILD_H
@@ -24,7 +22,8 @@ struct tp_commit {
     const struct tp_request *request;
     const struct tp_convert_options *options;
     const char *output;
-    char *partial, *parent; /* OUTPUT.partial, and the directory that holds both */
+    struct tp_convert_result *result;
+    char *partial, *old, *parent; /* OUTPUT.partial, OUTPUT.old, and the directory of all */
     int dir;                /* the partial directory, open; -1: not yet, or a single file */
     struct tp_journal journal;
     struct tp_read_sums *sums; /* while it runs: of what is read */
@@ -43,8 +42,12 @@ struct tp_commit {
 /* The whole of it for a directory: partial directory, journal, shards, finish. */
 enum tp_code tp_commit_directory(struct tp_commit *c, struct tp_convert_result *result);
 
+/* Identity of the shards that are read, in addition to the plan's: the times at which their inodes
+ * were changed last. Of copies it differs. */
+enum tp_code tp_commit_source_id(const struct tp_commit *c, uint8_t hash[TP_HASH_BYTES]);
+
 /* commit_output.c */
-enum tp_code tp_commit_paths(struct tp_commit *c); /* sets partial and parent, once */
+enum tp_code tp_commit_paths(struct tp_commit *c); /* sets partial, old and parent, once */
 /* TP_E_IO where the parent may not be opened, without which no name in it is made durable: better
  * said before all work than once the output has its name. */
 enum tp_code tp_commit_check_parent(const struct tp_commit *c);
@@ -53,55 +56,76 @@ enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *
 /* TP_E_USAGE where no rename gives or takes the path's name: a file system is mounted there, or it
  * is another user's in a folder with the sticky bit, as /tmp is. */
 enum tp_code tp_commit_check_name(const char *path, struct tp_err *err);
+/* TP_E_USAGE when the place, a file or a directory, is or holds something that is being read, at
+ * any depth. */
+enum tp_code tp_commit_check_inputs(const struct tp_commit *c, const char *path);
 /* What cannot be read, for whatever reason, is not, and that becomes the error: it wins over
  * whatever the caller says then. */
 bool tp_commit_is_empty(const char *path, struct tp_err *err);
-#define TP_COMMIT_FORCED "--force replaces it once the new output is complete"
-/* TP_E_USAGE: OUTPUT is there, with the hint `forced` where --force would replace it. */
-enum tp_code tp_commit_in_the_way(struct tp_commit *c, const char *forced);
-/* Whether what the output replaced, or its emptied folder, lies under the unfinished name. That is
- * known by the journals: the output keeps its own until the old content is gone, and no other
- * directory of that name is without one. False, and an error: what is there cannot be looked at. */
-bool tp_commit_has_old(const char *output, const char *partial, struct tp_err *err);
-/* TP_E_USAGE: nothing is deleted unasked, and what an interrupted `what` replaced is there. */
-enum tp_code tp_commit_refuse_left(const char *partial, const char *what, struct tp_err *err);
+bool tp_commit_is_source(const struct tp_plan *plan, const struct stat *st); /* one of its shards */
 /* Right before a rename: TP_E_USAGE, unless what is at `path` is open as `fd`, and so was written
  * here. */
 enum tp_code tp_commit_check_place(const char *path, int fd, struct tp_err *err);
-/* Whether OUTPUT may be written; sets result->already_done, and ends then what an interrupted run
- * left to do: TP_E_USAGE where that is to delete, and nobody said --force. */
+/* Before the work: whether OUTPUT may be written, by options->if_exists. Ends what an interrupted
+ * run left to do in an output that is complete. TP_OK with result->already_done or
+ * result->skipped: it is there, and nothing is to be done. */
 enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_result *result);
-/* Whether --force replaces OUTPUT, which is there: a file by a file, or a directory by a directory,
- * which nobody writes to now and in which no file lies that the request names. */
-enum tp_code tp_commit_check_replaceable(struct tp_commit *c, const struct stat *output);
-/* TP_E_USAGE where a finished checkpoint, which somebody gave that name, is in the unfinished
- * output's place. */
-enum tp_code tp_commit_check_unfinished(const struct tp_commit *c);
+/* The output is there and is this one, as far as is known without reading the source. What cannot be
+ * looked at is the error. */
+bool tp_commit_is_done(struct tp_commit *c);
 /* Fails when the file system of the directory has no room for the files that are to come: all but
  * those of `skip` (by file of c->plan, or NULL) and of the journal; `copies`: and the copies. */
 enum tp_code tp_commit_check_space(const struct tp_commit *c, const char *directory,
                                    const bool *skip, bool copies);
 
-/* commit_remove.c */
-/* Of the open directory `dir`, called `path`: no link is followed, whenever it came there. */
-/* Removes a file or a link. */
-enum tp_code tp_commit_remove_file(int dir, const char *path, const char *name,
-                                   struct tp_err *err);
-/* The same, or a folder with all that is in it. */
-enum tp_code tp_commit_remove_entry(int dir, const char *path, const char *name,
-                                    struct tp_err *err);
-/* Removes all that is in it, but not the file `keep` (NULL: all). */
-enum tp_code tp_commit_empty(int dir, const char *path, const char *keep, struct tp_err *err);
-/* Removes the directory NAME of `dir` (AT_FDCWD: of any path). */
-enum tp_code tp_commit_remove_directory(int dir, const char *name, const char *path,
-                                        struct tp_err *err);
-/* Removes the journal from an output, which is open as `dir`; -1: it is where its name leads. */
-enum tp_code tp_commit_end_journals(int dir, const char *output, struct tp_err *err);
-/* After the rename: the commit is made durable, and only then the journal goes, as without it the
- * directory under its old name would be a stranger's. For the same reason it goes after the old
- * content, if one was `replaced`: an output that has its journal says whose the directory beside
- * it is. Wants the paths, and the plan as tp_commit_check_replace() does. */
-enum tp_code tp_commit_end(struct tp_commit *c, bool replaced);
+/* commit_again.c */
+enum tp_found { /* the first three in this order: the worse of two is the larger one */
+    TP_FOUND_SAME,
+    TP_FOUND_AGAIN, /* the same: the source is newer, and was read again */
+    TP_FOUND_MAYBE, /* the source is newer, and it is not known whether it has changed */
+    TP_FOUND_SOURCE,  /* the source has changed */
+    TP_FOUND_FORMAT,  /* another format */
+    TP_FOUND_OPTIONS, /* other options */
+    TP_FOUND_VERSION, /* all the same, but of a version that makes something else of it */
+    TP_FOUND_INCOMPLETE,
+    TP_FOUND_FOREIGN, /* no output of this program */
+    TP_FOUND_FILE,    /* a single file, of which nobody knows what it was made of */
+    TP_FOUND_KIND,    /* a file in place of a directory, or the reverse */
+};
+struct tp_look {
+    enum tp_found found;
+    char detail[200]; /* the format, or the file that is missing */
+};
+/* What the directory OUTPUT is. `read`: files of the source that are newer are read. */
+enum tp_code tp_commit_look(struct tp_commit *c, bool read, struct tp_look *look);
+const char *tp_found_reason(enum tp_found found); /* a word for programs */
+/* TP_E_EXISTS, with what was found. */
+enum tp_code tp_commit_fail_found(const struct tp_commit *c, const struct tp_look *look);
+
+/* commit_old.c */
+#define TP_REPLACES_NAME ".tilepack-replaces" /* in an output: which directory it has replaced */
+/* The finished directory takes the place of the output that is there, which comes to be OUT.old, or
+ * OUT.partial until tp_commit_settle(). */
+enum tp_code tp_commit_replace(struct tp_commit *c);
+/* OUTPUT has its name: makes that durable, ends what was replaced, and then removes the journal. What
+ * is kept of what was replaced is in c->result. */
+enum tp_code tp_commit_settle(struct tp_commit *c);
+/* The same for an output that an interrupted run has left so; else nothing. TP_E_LOCKED: that run is
+ * another process, and at work. */
+enum tp_code tp_commit_settle_former(struct tp_commit *c);
+/* TP_E_EXISTS: OUT.old is there. */
+enum tp_code tp_commit_fail_old(const struct tp_commit *c);
+/* Of a single file that is there and is none of this program's: TP_E_EXISTS where OUT.old is there
+ * already; with `act` it gets that name, and may keep the other one. */
+enum tp_code tp_commit_keep_file(struct tp_commit *c, bool act);
+
+/* commit_names.c */
+/* A name that files of published checkpoints have, and logs or notes beside them have not. */
+bool tp_commit_is_usual(const char *name);
+/* That of a shard to the letter, whatever the options: "model.safetensors",
+ * "model-00001-of-00002.safetensors" (plan_files.c), and archives. */
+bool tp_commit_is_shard(const char *name);
+#define TP_PART_FILE "tilepack-part.json" /* in the directory of a part */
 
 /* commit_copies.c */
 /* What tp_commit_run() knows of packed weights that are copied, into *contents, which becomes
@@ -114,58 +138,11 @@ enum tp_code tp_commit_open_copies(const struct tp_commit *c, struct tp_contents
 enum tp_code tp_commit_run(const struct tp_commit *c, struct tp_sink *sink,
                            struct tp_run_options *run);
 
-/* commit_case.c: TP_E_UNSUPPORTED where two of the output's files would be one. The partial
- * directory must be there. */
-enum tp_code tp_commit_check_case(const struct tp_commit *c);
-
-/* commit_inputs.c */
-/* TP_E_USAGE when the place, a file or a directory, is or holds something that is being read, at
- * any depth. */
-enum tp_code tp_commit_check_inputs(const struct tp_commit *c, const char *path);
-/* Identity of the shards that are read, in addition to the plan's: the times at which their inodes
- * were changed last. Of copies it differs. */
-enum tp_code tp_commit_source_id(const struct tp_commit *c, uint8_t hash[TP_HASH_BYTES]);
-
-/* commit_done.c: the output is complete and of this very plan, no shard of the source is newer, a
- * sample of them gives the bytes that are stored, and the other files are those that would be
- * written. What cannot be looked at (tp_err_unread()) is false, and becomes the error, as above; it
- * takes no more memory than the run. */
-bool tp_commit_is_done(const struct tp_commit *c);
-
-/* commit_same.c */
-/* Whether the output's manifest lists what the plan writes there and nothing else, and each file
- * that holds no weights has the bytes that it says, which are those of the source where it is a
- * copy, and of the card. */
-bool tp_commit_same_files(const struct tp_commit *c, const struct tp_manifest *manifest,
-                          struct tp_err *err);
-
-/* commit_replace.c */
-/* Whether --force may replace the directory: a checkpoint, with no file that
- * is none of a checkpoint's, no directory, and no shard that is being read (by `plan`; NULL: no
- * source is open). `begun`: it is an unfinished output, whose files tp_commit_check_begun() looks
- * at; never without a plan. What this user may not delete is refused, too. */
-enum tp_code tp_commit_check_replace(const struct tp_plan *plan, const char *path, bool begun,
-                                     struct tp_err *err);
-/* The same of a file, of which `st` tells: a safetensors file, an archive of one, or empty. */
-enum tp_code tp_commit_check_replace_file(const char *path, const struct stat *st,
-                                          struct tp_err *err);
-/* A name that files of published checkpoints have, and logs or notes beside them have not. */
-bool tp_commit_is_usual(const char *name);
-/* Whether every file in the directory of an unfinished output is one that a conversion of this
- * source writes, under any options, or (`forced`) one that tp_commit_check_replace() takes for a
- * checkpoint's by its name; TP_E_USAGE names the first other one. */
-enum tp_code tp_commit_check_begun(const struct tp_plan *plan, const char *path, bool forced,
-                                   struct tp_err *err);
-bool tp_commit_is_source(const struct tp_plan *plan, const struct stat *st);
-/* A journal, which a finished output does not keep. */
-bool tp_commit_is_own(const char *name);
-#define TP_PART_FILE "tilepack-part.json" /* in the directory of a part */
-bool tp_commit_is_mark(const char *name); /* a file by which a checkpoint is known */
-/* Whether a journal lies there. *err: as tp_commit_is_empty(). */
-bool tp_commit_holds_own(const char *path, struct tp_err *err);
-
 /* commit_files.c. The list of files has room for all that these add. */
 void tp_commit_close(struct tp_commit *c); /* releases the journal's lock */
+/* Removes a file or a link of the open directory `dir`, called `path`; one that is gone is fine. */
+enum tp_code tp_commit_remove_file(int dir, const char *path, const char *name,
+                                   struct tp_err *err);
 enum tp_code tp_commit_room(struct tp_commit *c);
 enum tp_code tp_commit_record_shard(struct tp_commit *c, uint32_t f);
 enum tp_code tp_commit_write_small(struct tp_commit *c, const char *name, const char *data,

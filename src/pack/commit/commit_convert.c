@@ -6,7 +6,6 @@
  */
 #include "pack/commit/commit_build.h"
 
-#include "pack/commit/partial_name.h"
 #include "pack/os/below.h"
 #include "pack/run/budget.h"
 #include "pack/run/run.h"
@@ -23,13 +22,13 @@
 static enum tp_code publish_file(struct tp_commit *c)
 {
     struct stat st;
-    bool taken = false;
-    enum tp_code code = TP_OK;
-    if (!c->options->force &&
-        ((code = tp_os_rename_new(c->partial, c->output, &taken, c->err)) || !taken))
+    bool taken = false, replaces = c->options->if_exists == TP_EXISTS_REPLACE;
+    enum tp_code code = replaces ? tp_commit_keep_file(c, true)
+                                 : tp_os_rename_new(c->partial, c->output, &taken, c->err);
+    if (code || (!replaces && !taken))
         return code;
-    if (taken && tp_os_there(c->output, &st, c->err))
-        return tp_commit_in_the_way(c, TP_COMMIT_FORCED);
+    if (!replaces && tp_os_there(c->output, &st, c->err))
+        return tp_commit_fail_found(c, &(struct tp_look){.found = TP_FOUND_FILE});
     return c->err->code ? c->err->code : tp_os_rename(c->partial, c->output, c->err);
 }
 
@@ -71,15 +70,12 @@ static enum tp_code write_file(struct tp_commit *c, struct tp_run_options *run,
 static enum tp_code make_file(struct tp_commit *c, struct tp_run_options *run,
                               const struct tp_budget *budget, int *lock)
 {
-    struct tp_convert_result ignored;
     struct tp_err gone = {0};
     int packed = -1;
     char *archive = tp_os_format(c->err, "%s" TP_ZST_SUFFIX, c->partial);
     enum tp_code code = archive ? write_file(c, run, budget, *lock, &packed) : TP_E_MEMORY;
     if (code == TP_OK && run->zstd)
         code = take_archive(c, archive, &packed, lock);
-    if (code == TP_OK)
-        code = tp_commit_check_output(c, &ignored); /* it may have come meanwhile */
     if (code == TP_OK && (code = tp_commit_check_place(c->partial, *lock, c->err)) == TP_OK)
         code = publish_file(c);
     if (code && packed >= 0 && tp_os_has_name(packed, archive, &gone)) /* not another process's */
@@ -96,10 +92,7 @@ static enum tp_code lock_file(struct tp_commit *c, struct tp_run_options *run,
 {
     enum tp_code code;
     int lock = -1;
-    if (!(c->parent = tp_os_parent(c->output, c->err)) ||
-        !(c->partial = tp_partial_name(c->output, true, c->err)))
-        return TP_E_MEMORY;
-    if ((code = tp_commit_check_parent(c)) || (code = tp_commit_check_name(c->partial, c->err)) ||
+    if ((code = tp_commit_paths(c)) || (code = tp_commit_check_parent(c)) || (code = tp_commit_check_name(c->partial, c->err)) ||
         (code = tp_commit_check_not_source(c->plan, c->partial, c->err)) ||
         (code = tp_commit_check_inputs(c, c->partial)) ||
         (code = tp_commit_check_space(c, c->parent, NULL, false)))
@@ -135,7 +128,7 @@ enum tp_code tp_convert(const struct tp_plan *plan, const struct tp_request *req
                         struct tp_convert_result *result, struct tp_err *err)
 {
     struct tp_commit c = {.plan = plan, .request = request, .options = options, .output = output,
-                       .err = err, .dir = -1, .journal = {.fd = -1}};
+                       .result = result, .err = err, .dir = -1, .journal = {.fd = -1}};
     *result = (struct tp_convert_result){.bytes_in = plan->bytes_in, .bytes_out = plan->bytes_out};
     if (options->discard) {
         struct tp_run_options run = options->run;
@@ -145,7 +138,7 @@ enum tp_code tp_convert(const struct tp_plan *plan, const struct tp_request *req
     }
     pthread_mutex_init(&c.lock, NULL);
     enum tp_code code = tp_commit_check_output(&c, result);
-    if (code == TP_OK && !result->already_done)
+    if (code == TP_OK && !result->already_done && !result->skipped)
         code = plan->single_file ? run_file(&c, result) : tp_commit_directory(&c, result);
     tp_commit_close(&c);
     return code;

@@ -1,5 +1,5 @@
-/* Committing a directory: partial directory, journal, run, rename. What may be replaced is
- * in commit_output.c.
+/* Committing a directory: partial directory, journal, run, rename. What is there already is
+ * commit_output.c's.
  *
  * At every moment the output's name is absent, or the old complete content, or
  * the new complete content.
@@ -7,81 +7,49 @@
 #include "pack/commit/commit_build.h"
 
 #include "base/suffix.h"
+#include "pack/commit/manifest_note.h"
 #include "pack/os/below.h"
 #include "pack/plan/command.h"
 #include "pack/run/budget.h"
 #include "pack/run/run.h"
 #include "pack/sink/compress.h"
 #include "pack/source/contents.h"
+#include "pack/source/index.h"
 #include "pack/text/name_set.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-/* Whether --force may replace what is in the partial directory. */
-static enum tp_code check_partial(const struct tp_commit *c, struct tp_err *err)
-{
-    bool begun = tp_commit_holds_own(c->partial, err);
-    enum tp_code code = tp_commit_check_replace(c->plan, c->partial, begun, err);
-    return code || !begun ? code : tp_commit_check_begun(c->plan, c->partial, true, err);
-}
-
-/* Makes room in the partial directory. The journal stays, and with it its lock. */
-static enum tp_code clear_partial(struct tp_commit *c)
-{
-    enum tp_code code = check_partial(c, c->err);
-    return code ? code : tp_commit_empty(c->dir, c->partial, TP_JOURNAL_NAME, c->err);
-}
-
-/* Whether --force would; no hint promises what it refuses. */
-static bool may_replace(struct tp_commit *c)
-{
-    struct tp_err refused = {0};
-    bool may = check_partial(c, &refused) == TP_OK;
-    tp_err_memory(c->err, &refused);
-    return may;
-}
-
 static enum tp_code partial_in_the_way(struct tp_commit *c, const char *what)
 {
-    tp_err_path(c->err, c->partial);
-    tp_err_hint(c->err, may_replace(c) ? "finish what is there or move it away; --force replaces it"
-                                       : "move it away, or choose another output with -o");
-    return tp_fail(c->err, TP_E_USAGE, "%s", what);
-}
-
-/* What the output replaced comes to lie here, too, but then the output has its journal until that
- * is gone: publish(). */
-enum tp_code tp_commit_check_unfinished(const struct tp_commit *c)
-{
-    struct stat st;
-    char *manifest = tp_os_format(c->err, "%s/%s", c->partial, TP_MANIFEST_NAME);
-    bool finished = tp_os_link_there(manifest, &st, c->err) && !c->err->code &&
-                    !tp_commit_holds_own(c->output, c->err);
-    free(manifest);
-    if (!finished)
-        return c->err->code;
+    c->err->reason = "unfinished";
     tp_err_path(c->err, c->partial);
     tp_err_hint(c->err, "move it away, or choose another output with -o");
-    return tp_fail(c->err, TP_E_USAGE, "a finished checkpoint has the name under which the "
-                   "unfinished output would be written");
+    return tp_fail(c->err, TP_E_EXISTS, "%s", what);
 }
 
-/* The partial directory holds something, and no journal. */
-static enum tp_code make_room(struct tp_commit *c)
+/* A directory under the unfinished name that has no journal is not this program's. */
+static enum tp_code check_partial(struct tp_commit *c)
 {
-    enum tp_code code = tp_commit_check_unfinished(c);
-    if (code)
-        return code;
-    return c->options->force
-               ? clear_partial(c)
-               : partial_in_the_way(c, "this directory is not of tilepack, but has the name under "
-                                       "which the unfinished output would be written");
+    struct stat st;
+    char *journal = tp_os_format(c->err, "%s/" TP_JOURNAL_NAME, c->partial);
+    char *manifest = tp_os_format(c->err, "%s/" TP_MANIFEST_NAME, c->partial);
+    bool own = tp_os_link_there(journal, &st, c->err) || c->err->code ||
+               tp_commit_is_empty(c->partial, c->err);
+    bool finished = !own && tp_os_link_there(manifest, &st, c->err);
+    free(journal);
+    free(manifest);
+    if (own || c->err->code)
+        return c->err->code;
+    return partial_in_the_way(c, finished ? "a finished checkpoint has the name under which the "
+                                            "unfinished output would be written"
+                                          : "this directory is not of tilepack, but has the name "
+                                            "under which the unfinished output would be written");
 }
 
-/* A directory that is not of this program has no journal, but other files. */
 static enum tp_code make_partial(struct tp_commit *c)
 {
     struct stat st;
@@ -92,63 +60,161 @@ static enum tp_code make_partial(struct tp_commit *c)
     if (!there)
         return (code = tp_os_mkdir(c->partial, c->plan->ckpt->dir_mode | 0700, c->err))
                    ? code : tp_below_open_dir(c->partial, &c->dir, c->err);
-    if (!S_ISDIR(st.st_mode) && !S_ISLNK(st.st_mode)) {
-        tp_err_path(c->err, c->partial);
-        tp_err_hint(c->err, "move it away, or choose another output with -o");
-        return tp_fail(c->err, TP_E_USAGE, "a file is where the unfinished output would be");
-    }
+    if (!S_ISDIR(st.st_mode) && !S_ISLNK(st.st_mode))
+        return partial_in_the_way(c, "a file is where the unfinished output would be");
     if ((code = tp_commit_check_not_source(c->plan, c->partial, c->err)) ||
         (code = tp_commit_check_inputs(c, c->partial)) ||
         (code = tp_commit_check_name(c->partial, c->err)) ||
         (code = tp_below_open_dir(c->partial, &c->dir, c->err)))
         return code;
-    char *journal = tp_os_format(c->err, "%s/%s", c->partial, TP_JOURNAL_NAME);
-    if (!tp_os_link_there(journal, &st, c->err) && !c->err->code &&
-        !tp_commit_is_empty(c->partial, c->err))
-        code = make_room(c);
-    else
-        code = c->err->code;
-    free(journal);
-    return code;
+    return check_partial(c);
 }
+
+/* ---- what an interrupted run left ---- */
 
 /* A sweep of the partial directory. */
 struct sweep {
     struct tp_commit *c;
-    struct tp_name_key *kept; /* sorted: the shards that the journal names, without .zst */
-    size_t kept_count;
+    bool act;  /* remove, and not only look whether all may be removed */
+    bool all;  /* the journal and finished shards, too */
+    struct tp_name_key *shards; /* sorted: those that the journal has, without .zst */
+    size_t shard_count;
+    struct tp_name_key *copies; /* sorted: the files of the source that are copied */
 };
 
-static bool is_shard(const struct sweep *s, const char *name)
+static bool is_kept(const struct sweep *s, const char *name)
 {
     size_t size = strlen(name);
+    if (s->all || strcmp(name, TP_JOURNAL_NAME) == 0 || strcmp(name, TP_REPLACES_NAME) == 0)
+        return !s->all;
     if (s->c->options->zstd) {
         if (!tp_ends_with(name, TP_ZST_SUFFIX))
             return false;
         size -= strlen(TP_ZST_SUFFIX);
     }
-    return tp_names_sorted_have(s->kept, s->kept_count, name, size, '\0');
+    return tp_names_sorted_have(s->shards, s->shard_count, name, size, '\0');
 }
 
-/* What an interrupted run left besides proven shards is made anew: the source may
- * have other small files by now. */
-static enum tp_code sweep(struct tp_commit *c)
+/* Whether a conversion writes a file of that name, of this source or, by the names that published
+ * checkpoints have, of another one. */
+static bool is_written(const struct sweep *s, const char *name)
 {
-    const struct tp_plan *plan = c->plan;
+    static const char *const written[] = {TP_INDEX_NAME, TP_MANIFEST_NAME, TP_MANIFEST_NEW,
+                                          TP_PART_FILE, TP_JOURNAL_NAME, TP_REPLACES_NAME,
+                                          TP_BELOW_OWNER};
+    for (size_t i = 0; i < sizeof written / sizeof *written; i++)
+        if (strcmp(name, written[i]) == 0)
+            return true;
+    return tp_commit_is_shard(name) || tp_commit_is_usual(name) ||
+           tp_names_sorted_have(s->copies, s->c->plan->ckpt->other_count, name, strlen(name),
+                                '\0');
+}
+
+static bool is_folder(const struct sweep *s, const char *name)
+{
+    return tp_names_sorted_have(s->copies, s->c->plan->ckpt->other_count, name, strlen(name), '/');
+}
+
+static enum tp_code fail_unknown(const struct tp_commit *c, const char *name, bool folder)
+{
+    c->err->reason = "unfinished";
+    tp_err_path(c->err, c->partial);
+    tp_err_hint(c->err, "move it away, or choose another output with -o");
+    return tp_fail(c->err, TP_E_EXISTS, "the unfinished output is here, and with it '%.200s%s', "
+                   "which is none of its files", name, folder ? "/" : "");
+}
+
+static enum tp_code sweep_folder(const struct sweep *s, int dir, const char *folder);
+
+/* NAME of the folder that is open as `dir`; `whole` from the partial directory on. */
+static enum tp_code sweep_entry(const struct sweep *s, int dir, const char *name,
+                                const char *whole)
+{
+    struct tp_commit *c = s->c;
+    struct stat st;
+    int below = -1;
+    char *path = tp_os_format(c->err, "%s/%s", c->partial, whole);
+    bool there = tp_os_link_there(path, &st, c->err), folder = there && S_ISDIR(st.st_mode);
+    enum tp_code code = c->err->code;
+    if (code || !there || is_kept(s, whole)) {
+        free(path);
+        return code;
+    }
+    if (!(folder ? is_folder : is_written)(s, whole))
+        code = fail_unknown(c, whole, folder);
+    else if (folder) {
+        code = tp_below_open(dir, name, O_RDONLY | O_DIRECTORY, path, &below, c->err);
+        if (code == TP_OK)
+            code = sweep_folder(s, below, whole);
+        tp_os_close(&below);
+    }
+    if (code == TP_OK && s->act && tp_os.unlinkat(dir, name, folder ? AT_REMOVEDIR : 0))
+        code = tp_os_fail(c->err, errno, path, "cannot remove it");
+    free(path);
+    return code;
+}
+
+/* FOLDER is NULL for the partial directory itself. */
+static enum tp_code sweep_folder(const struct sweep *s, int dir, const char *folder)
+{
+    struct tp_commit *c = s->c;
     struct tp_os_list list = {0};
-    struct sweep s = {.c = c, .kept = tp_os_alloc((plan->file_count + 1) * sizeof *s.kept, c->err)};
-    if (!s.kept)
-        return TP_E_MEMORY;
-    for (size_t f = 0; f < plan->file_count; f++)
-        if (c->journal.done[f])
-            s.kept[s.kept_count++] = (struct tp_name_key){plan->files[f].name, f};
-    tp_names_sort(s.kept, s.kept_count);
-    enum tp_code code = tp_below_list(c->dir, c->partial, &list, c->err);
-    for (size_t i = 0; i < list.count && code == TP_OK; i++)
-        if (!tp_commit_is_own(list.names[i]) && !is_shard(&s, list.names[i]))
-            code = tp_commit_remove_entry(c->dir, c->partial, list.names[i], c->err);
+    enum tp_code code = tp_below_list(dir, c->partial, &list, c->err);
+    for (size_t i = 0; i < list.count && code == TP_OK; i++) {
+        char *whole = tp_os_format(c->err, "%s%s%s", folder ? folder : "", folder ? "/" : "",
+                                   list.names[i]);
+        code = whole ? sweep_entry(s, dir, list.names[i], whole) : TP_E_MEMORY;
+        free(whole);
+    }
     tp_os_list_free(&list);
-    free(s.kept);
+    return code;
+}
+
+static enum tp_code sort_known(struct sweep *s)
+{
+    const struct tp_plan *plan = s->c->plan;
+    const size_t others = plan->ckpt->other_count;
+    s->shards = tp_os_alloc((plan->file_count + 1) * sizeof *s->shards, s->c->err);
+    s->copies = tp_os_alloc((others + 1) * sizeof *s->copies, s->c->err);
+    if (!s->shards || !s->copies)
+        return TP_E_MEMORY;
+    for (size_t f = 0; f < plan->file_count && s->c->journal.done; f++)
+        if (s->c->journal.done[f])
+            s->shards[s->shard_count++] = (struct tp_name_key){plan->files[f].name, f};
+    for (size_t i = 0; i < others; i++)
+        s->copies[i] = (struct tp_name_key){plan->ckpt->others[i], i};
+    tp_names_sort(s->shards, s->shard_count);
+    tp_names_sort(s->copies, others);
+    return TP_OK;
+}
+
+/* Removes (`act`) what an interrupted run left besides proven shards, which is made anew: the source
+ * may have other small files by now. With `all` nothing stays. What no conversion writes is
+ * somebody's: then nothing is removed. */
+static enum tp_code sweep(struct tp_commit *c, bool act, bool all)
+{
+    struct sweep s = {.c = c, .all = all};
+    enum tp_code code = sort_known(&s);
+    if (code == TP_OK)
+        code = sweep_folder(&s, c->dir, NULL);
+    s.act = true;
+    if (code == TP_OK && act)
+        code = sweep_folder(&s, c->dir, NULL);
+    free(s.shards);
+    free(s.copies);
+    return code;
+}
+
+enum tp_code tp_commit_source_id(const struct tp_commit *c, uint8_t hash[TP_HASH_BYTES])
+{
+    struct tp_text text = {0};
+    const struct tp_checkpoint *ckpt = c->plan->ckpt;
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < ckpt->file_count && code == TP_OK; i++)
+        code = tp_text_addf(&text, c->err, "%lld\n", (long long)ckpt->files[i].stamp.ctime_ns);
+    if (code == TP_OK)
+        tp_hash(text.data, text.size, hash);
+    tp_text_free(&text);
     return code;
 }
 
@@ -173,23 +239,23 @@ static enum tp_code own_command(const struct tp_commit *c, struct tp_text *text)
  * machine: its own shards alone are made anew. */
 static enum tp_code start_over(struct tp_commit *c, const struct tp_journal_work *work)
 {
-    bool stops = c->journal.names_shards && !c->options->force &&
+    bool stops = c->journal.names_shards && c->options->if_exists != TP_EXISTS_REPLACE &&
                  !(c->others && c->journal.other_source);
-    if (stops && c->journal.other_source) {
-        tp_err_path(c->err, c->partial);
+    if (!stops)
+        return tp_journal_restart(&c->journal, work, c->err);
+    if (c->journal.other_source)
         tp_err_hint(c->err, "--force starts over; or move this directory away to keep it");
-        return tp_fail(c->err, TP_E_USAGE, "an interrupted run is here, and shards of the source "
-                       "have changed since, or their permissions or links");
-    }
-    if (stops) {
-        if (c->journal.command && may_replace(c))
-            tp_err_hint(c->err, "finish what is there (%.800s) or move it away; --force replaces "
-                                "it", c->journal.command);
-        return partial_in_the_way(c, "an interrupted run is here, of another conversion, with "
-                                  "other options or of a source that has changed since");
-    }
-    enum tp_code code = clear_partial(c);
-    return code ? code : tp_journal_restart(&c->journal, work, c->err);
+    else if (c->journal.command)
+        tp_err_hint(c->err, "finish what is there (%.800s) or move it away; --force replaces it",
+                    c->journal.command);
+    else
+        tp_err_hint(c->err, "finish what is there or move it away; --force replaces it");
+    return partial_in_the_way(
+        c, c->journal.other_source
+               ? "an interrupted run is here, and shards of the source have changed since, or their "
+                 "permissions or links"
+               : "an interrupted run is here, of another conversion, with other options or of a "
+                 "source that has changed since");
 }
 
 static enum tp_code open_partial(struct tp_commit *c)
@@ -207,12 +273,10 @@ static enum tp_code open_partial(struct tp_commit *c)
         code = tp_journal_open(c->dir, c->partial, TP_JOURNAL_NAME, &work, &c->journal, &foreign,
                                c->err);
     }
-    if (code == TP_OK)
-        code = tp_commit_check_begun(c->plan, c->partial, c->options->force, c->err);
-    if (code == TP_OK && foreign)
+    if (code == TP_OK && (code = sweep(c, false, false)) == TP_OK && foreign)
         code = start_over(c, &work);
     tp_text_free(&command);
-    return code ? code : sweep(c);
+    return code ? code : sweep(c, true, false);
 }
 
 static enum tp_code shard_done(void *arg, uint32_t file, const uint8_t hash[TP_HASH_BYTES],
@@ -229,79 +293,38 @@ static enum tp_code shard_done(void *arg, uint32_t file, const uint8_t hash[TP_H
 }
 
 /* An output that was not there when this one was begun, which is complete by now. */
-static enum tp_code refuse_late(struct tp_commit *c, enum tp_code code)
+static enum tp_code fail_late(struct tp_commit *c)
 {
-    if (code == TP_E_USAGE) {
-        c->err->hint[0] = '\0';
-        tp_err_hint(c->err, "it came while this output was written, which is left as %s: move it "
-                    "away and run the command again, or remove that", c->partial);
-    }
-    return code;
-}
-
-/* What came to the output's name since the last look at it stays. */
-static enum tp_code publish_new(struct tp_commit *c)
-{
-    struct stat st;
-    struct tp_err local = {0};
-    enum tp_code code = tp_os_rename(c->partial, c->output, &local);
-    bool taken = local.sys == ENOTEMPTY || local.sys == EEXIST || local.sys == ENOTDIR;
-    if (code && taken && tp_os_there(c->output, &st, c->err))
-        return refuse_late(c, tp_commit_in_the_way(c, TP_COMMIT_FORCED));
-    if (code && !c->err->code)
-        *c->err = local;
-    return c->err->code;
-}
-
-/* The output that is replaced may have its journal still, by which what lay beside it was known.
- * That made room for this run; with a journal the output would not be known for what it is now. */
-static enum tp_code end_former(struct tp_commit *c)
-{
-    if (!tp_commit_holds_own(c->output, c->err))
-        return c->err->code;
-    enum tp_code code = tp_commit_end_journals(-1, c->output, c->err);
-    return code ? code : tp_os_fsync_dir(c->output, c->err);
-}
-
-/* The names were looked at before; a link that came meanwhile has been renamed in place of what was
- * written. */
-static enum tp_code check_published(const struct tp_commit *c)
-{
-    if (tp_os_has_name(c->dir, c->output, c->err) || c->err->code)
-        return c->err->code;
+    c->err->reason = "late";
     tp_err_path(c->err, c->output);
-    tp_err_hint(c->err, "see who else may write there, and run the command again");
-    return tp_fail(c->err, TP_E_USAGE, "somebody has replaced the unfinished output at the last "
-                   "moment: what has its name now is not of this run");
+    tp_err_hint(c->err, "it came while this output was written, which is left as %s: move it "
+                "away and run the command again, or remove that", c->partial);
+    return tp_fail(c->err, TP_E_EXISTS, "the output exists already");
 }
 
-/* The moment of commit. Existing content is exchanged, then removed; it is looked at
- * once more, as it may have come while the new one was written. */
+/* The moment of commit. */
 static enum tp_code publish(struct tp_commit *c)
 {
     struct stat st;
-    struct tp_convert_result ignored;
+    struct tp_err seen = {0};
     enum tp_code code = tp_os_fsync_dir(c->partial, c->err);
-    if (code)
+    if (code || (code = tp_commit_check_place(c->partial, c->dir, c->err)))
         return code;
-    if ((code = tp_commit_check_output(c, &ignored)))
-        return refuse_late(c, code);
-    bool exists = tp_os_there(c->output, &st, c->err) && !tp_commit_is_empty(c->output, c->err);
+    bool replaces = c->options->if_exists == TP_EXISTS_REPLACE &&
+                    tp_os_there(c->output, &st, c->err) && !tp_commit_is_empty(c->output, c->err);
     if (c->err->code)
         return c->err->code;
-    if ((exists && (code = end_former(c))) ||
-        (code = tp_commit_check_place(c->partial, c->dir, c->err)))
-        return code;
-    if (!exists) {
-        code = publish_new(c);
-    } else if (tp_os.exchange(c->partial, c->output)) {
-        int sys = errno;
-        tp_err_hint(c->err, "the new output is complete in %s: move it yourself", c->partial);
-        return tp_os_fail(c->err, sys, c->output, "cannot exchange the old output for the new");
+    if (replaces) {
+        code = tp_commit_replace(c);
+    } else if (tp_os_rename(c->partial, c->output, &seen)) { /* an empty directory makes way */
+        bool taken = seen.sys == ENOTEMPTY || seen.sys == EEXIST || seen.sys == ENOTDIR;
+        if (taken && tp_os_there(c->output, &st, c->err))
+            return fail_late(c);
+        if (!c->err->code)
+            *c->err = seen;
+        code = c->err->code;
     }
-    if (code || (code = check_published(c)))
-        return code;
-    return tp_commit_end(c, exists);
+    return code ? code : tp_commit_settle(c);
 }
 
 /* Says, to whoever wants to know, that `count` shards (`of` so many) are there already. */
@@ -384,12 +407,14 @@ enum tp_code tp_commit_directory(struct tp_commit *c, struct tp_convert_result *
     result->unlocked = c->journal.unlocked;
     if (code)
         return code;
-    if ((code = tp_commit_check_case(c)) == TP_OK)
-        code = complete(c, result);
+    code = complete(c, result);
     if (code && !c->begun && !c->journal.done_count) { /* refused: nothing stays */
-        struct tp_err ignored = {0};
-        if (tp_os_has_name(c->dir, c->partial, &ignored)) /* not what another process put there */
-            tp_commit_remove_directory(AT_FDCWD, c->partial, c->partial, &ignored);
+        struct tp_err why = *c->err, ignored = {0};
+        *c->err = ignored;
+        if (tp_os_has_name(c->dir, c->partial, &ignored) && /* not what another process put there */
+            sweep(c, true, true) == TP_OK)
+            tp_os.unlinkat(AT_FDCWD, c->partial, AT_REMOVEDIR);
+        *c->err = why;
     }
     return code;
 }

@@ -395,6 +395,21 @@ enum tp_code tp_commit_record_shard(struct tp_commit *c, uint32_t f)
     return code;
 }
 
+enum tp_code tp_commit_remove_file(int dir, const char *path, const char *name,
+                                   struct tp_err *err)
+{
+    char *whole = tp_os_format(err, "%s/%s", path, name);
+    enum tp_code code = whole ? tp_below_remove(dir, name, whole, NULL, err) : TP_E_MEMORY;
+    free(whole);
+    return code;
+}
+
+void tp_convert_result_close(struct tp_convert_result *result)
+{
+    free(result->old);
+    result->old = NULL;
+}
+
 void tp_commit_close(struct tp_commit *c)
 {
     tp_os_close(&c->dir);
@@ -406,5 +421,6 @@ void tp_commit_close(struct tp_commit *c)
     free(c->data.known);
     free(c->partial);
     free(c->parent);
+    free(c->old);
     pthread_mutex_destroy(&c->lock);
 }

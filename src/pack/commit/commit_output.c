@@ -1,5 +1,5 @@
-/* The output's place: whether it may be written. What --force may replace is in
- * commit_replace.c, whether it is complete in commit_done.c.
+/* The output's place: whether it may be written. What is there already is looked at in
+ * commit_again.c, and what is replaced is commit_old.c's.
  *
  * Writes nothing, and removes nothing but what an output that is complete does not need.
  */
@@ -14,6 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+bool tp_commit_is_source(const struct tp_plan *plan, const struct stat *st)
+{
+    for (size_t i = 0; plan && i < plan->ckpt->file_count; i++)
+        if (plan->ckpt->files[i].device == (uint64_t)st->st_dev &&
+            plan->ckpt->files[i].inode == (uint64_t)st->st_ino)
+            return true;
+    return false;
+}
 
 /* Never write into what is being read. */
 enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *path,
@@ -70,9 +79,10 @@ enum tp_code tp_commit_paths(struct tp_commit *c)
 {
     if (c->partial)
         return TP_OK;
-    c->partial = tp_partial_name(c->output, false, c->err);
+    c->partial = tp_partial_name(c->output, c->plan->single_file && !c->others, c->err);
     c->parent = tp_os_parent(c->output, c->err);
-    return c->partial && c->parent ? TP_OK : TP_E_MEMORY;
+    c->old = tp_beside_name(c->output, "", ".old", 0, c->err);
+    return c->partial && c->parent && c->old ? TP_OK : TP_E_MEMORY;
 }
 
 enum tp_code tp_commit_check_parent(const struct tp_commit *c)
@@ -97,123 +107,124 @@ enum tp_code tp_commit_check_place(const char *path, int fd, struct tp_err *err)
     return tp_fail(err, TP_E_USAGE, "somebody has removed or replaced the unfinished output");
 }
 
-/* Whether another process writes there: the unfinished output of one may be the output of this one,
- * by its name. */
-static enum tp_code check_at_rest(const struct tp_commit *c)
+/* ---- what is read ---- */
+
+/* A place that is about to be written, and moved away if it is there. */
+struct place {
+    const char *path;
+    char *real; /* without links */
+    struct tp_err *err;
+};
+
+/* What does not exist is nowhere. */
+static enum tp_code fail_unresolved(const char *path, struct tp_err *err)
 {
-    struct tp_os_list list;
-    enum tp_code code = tp_os_list(c->output, &list, c->err);
-    for (size_t i = 0; i < list.count && code == TP_OK; i++) {
-        struct tp_err ignored = {0};
-        bool unlocked;
-        int fd = -1;
-        char *path = tp_commit_is_own(list.names[i])
-                         ? tp_os_format(c->err, "%s/%s", c->output, list.names[i]) : NULL;
-        if (path && tp_below_open(AT_FDCWD, path, O_RDWR, path, &fd, &ignored) == TP_OK)
-            code = tp_os_lock(fd, path, &unlocked, c->err);
-        tp_err_memory(c->err, &ignored);
-        tp_os_close(&fd);
-        free(path);
-        code = code ? code : c->err->code;
-    }
-    tp_os_list_free(&list);
+    return tp_sys_absent(errno) ? TP_OK
+                                : tp_os_fail(err, errno, path, "cannot resolve the path");
+}
+
+/* TP_E_USAGE when the input is the place, or lies in it. One that is gone is in no place. */
+static enum tp_code check_input(const struct place *place, const char *input)
+{
+    char *real = tp_os.realpath(input, NULL);
+    if (!real)
+        return fail_unresolved(input, place->err);
+    size_t size = strlen(place->real);
+    bool inside = strncmp(real, place->real, size) == 0 &&
+                  (real[size] == '/' || !real[size] || place->real[size - 1] == '/');
+    free(real);
+    if (!inside)
+        return TP_OK;
+    tp_err_path(place->err, place->path);
+    tp_err_hint(place->err, "choose another output with -o");
+    return tp_fail(place->err, TP_E_USAGE, "it holds what is being read, '%.300s'", input);
+}
+
+enum tp_code tp_commit_check_inputs(const struct tp_commit *c, const char *path)
+{
+    const struct tp_checkpoint *ckpt = c->plan->ckpt;
+    struct place place = {path, tp_os.realpath(path, NULL), c->err};
+    if (!place.real)
+        return fail_unresolved(path, c->err);
+    enum tp_code code = check_input(&place, ckpt->path);
+    for (size_t i = 0; i < ckpt->file_count && code == TP_OK; i++)
+        code = check_input(&place, ckpt->files[i].path);
+    for (size_t i = 0; c->request && i < c->request->input_count && code == TP_OK; i++)
+        code = check_input(&place, c->request->inputs[i]);
+    free(place.real);
     return code;
 }
 
-enum tp_code tp_commit_check_replaceable(struct tp_commit *c, const struct stat *output)
+/* ---- what is there ---- */
+
+static enum tp_code fail_kind(const struct tp_commit *c, const struct stat *output)
 {
-    bool directory = S_ISDIR(output->st_mode);
-    if (c->plan->single_file == !directory && (directory || S_ISREG(output->st_mode))) {
-        enum tp_code code =
-            directory ? tp_commit_check_replace(c->plan, c->output, false, c->err)
-                      : tp_commit_check_replace_file(c->output, output, c->err);
-        if (code == TP_OK && directory)
-            code = check_at_rest(c);
-        return code ? code : tp_commit_check_inputs(c, c->output);
-    }
+    c->err->reason = tp_found_reason(TP_FOUND_KIND);
     tp_err_path(c->err, c->output);
     tp_err_hint(c->err, "choose another output with -o");
-    return tp_fail(c->err, TP_E_USAGE, "the output is a %s already and would become a %s",
-                   directory ? "directory" : S_ISREG(output->st_mode) ? "file" : "device or pipe",
+    return tp_fail(c->err, TP_E_EXISTS, "the output is a %s already and would become a %s",
+                   S_ISDIR(output->st_mode) ? "directory"
+                   : S_ISREG(output->st_mode) ? "file" : "device or pipe",
                    c->plan->single_file ? "file" : "directory");
 }
 
-/* No hint promises what --force refuses. */
-enum tp_code tp_commit_in_the_way(struct tp_commit *c, const char *forced)
+/* Whether it may be replaced, which is said before the work. */
+static enum tp_code check_replaced(struct tp_commit *c)
 {
     struct stat st;
-    struct tp_err refused = {0}, *err = c->err;
-    if (!tp_os_there(c->output, &st, err))
-        return err->code ? err->code : tp_fail(err, TP_E_USAGE, "the output exists already");
-    c->err = &refused;
-    bool may = tp_commit_check_replaceable(c, &st) == TP_OK;
-    c->err = err;
-    tp_err_memory(err, &refused);
-    tp_err_path(err, c->output);
-    tp_err_hint(err, "%s",
-                may ? forced
-                : S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)
-                    ? "choose another output with -o"
-                    : "it is a device or pipe: choose another output with -o");
-    return tp_fail(err, TP_E_USAGE, "the output exists already");
-}
-
-bool tp_commit_has_old(const char *output, const char *partial, struct tp_err *err)
-{
-    struct tp_err of_output = {0}; /* an output that cannot be looked at is met again */
-    bool owns = tp_below_is_dir(partial, err) && tp_commit_holds_own(output, &of_output);
-    tp_err_memory(err, &of_output);
-    return owns && !err->code && !tp_commit_holds_own(partial, err) && !err->code;
-}
-
-enum tp_code tp_commit_refuse_left(const char *partial, const char *what, struct tp_err *err)
-{
-    tp_err_path(err, partial);
-    tp_err_hint(err, "the output is complete; --force deletes what is here, or do it yourself");
-    return tp_fail(err, TP_E_USAGE, "what the output has replaced is still here: the %s was "
-                   "interrupted before it was deleted", what);
-}
-
-/* The output is complete, and all that is left to do is what an interrupted run had no time for. */
-static enum tp_code end_interrupted(struct tp_commit *c, bool left)
-{
     enum tp_code code;
-    if (!left)
-        return tp_commit_end_journals(-1, c->output, c->err);
-    if (!c->options->force && !tp_commit_is_empty(c->partial, c->err))
-        return c->err->code ? c->err->code : tp_commit_refuse_left(c->partial, "run", c->err);
-    code = tp_commit_check_inputs(c, c->partial);
-    return code ? code : tp_commit_end(c, true);
+    if ((code = tp_commit_check_inputs(c, c->output)) ||
+        (code = tp_commit_check_name(c->output, c->err)))
+        return code;
+    if (c->plan->single_file)
+        return tp_commit_keep_file(c, false);
+    return tp_os_link_there(c->old, &st, c->err) ? tp_commit_fail_old(c) : c->err->code;
+}
+
+/* What is there is not replaced. */
+static enum tp_code compare(struct tp_commit *c, struct tp_convert_result *result)
+{
+    const enum tp_if_exists if_exists = c->options->if_exists;
+    struct tp_look look = {.found = TP_FOUND_FILE};
+    enum tp_code code = TP_OK;
+    if (!c->plan->single_file)
+        code = tp_commit_look(c, if_exists == TP_EXISTS_COMPARE, &look);
+    if (code)
+        return code;
+    bool same = look.found == TP_FOUND_SAME || look.found == TP_FOUND_AGAIN;
+    result->reason = tp_found_reason(look.found);
+    result->skipped = if_exists == TP_EXISTS_SKIP;
+    result->already_done = same && if_exists != TP_EXISTS_FAIL;
+    return result->skipped || result->already_done ? TP_OK : tp_commit_fail_found(c, &look);
 }
 
 enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_result *result)
 {
     struct stat st;
     enum tp_code code = tp_commit_check_not_source(c->plan, c->output, c->err);
-    if (code)
+    if (code || (code = tp_commit_paths(c)))
         return code;
     if (!tp_os_there(c->output, &st, c->err))
         return c->err->code;
-    if (c->options->force && (code = tp_commit_check_replaceable(c, &st)))
+    bool directory = S_ISDIR(st.st_mode);
+    if (directory == c->plan->single_file || (!directory && !S_ISREG(st.st_mode)))
+        return fail_kind(c, &st);
+    if (directory && (code = tp_commit_settle_former(c)))
         return code;
-    bool directory = S_ISDIR(st.st_mode) && !c->plan->single_file;
-    if (directory && (code = tp_commit_paths(c)))
-        return code;
-    bool left = directory && tp_commit_has_old(c->output, c->partial, c->err);
+    if (directory && tp_commit_is_empty(c->output, c->err))
+        return tp_commit_check_name(c->output, c->err);
     if (c->err->code)
         return c->err->code;
-    if (directory && (!c->options->force || left) && tp_commit_is_done(c)) {
-        result->already_done = true;
-        return end_interrupted(c, left);
-    }
-    if (c->err->code || tp_commit_check_name(c->output, c->err))
-        return c->err->code;
-    if (c->options->force)
-        return TP_OK;
-    if (S_ISDIR(st.st_mode) && tp_commit_is_empty(c->output, c->err))
-        return TP_OK;
-    return tp_commit_in_the_way(c, TP_COMMIT_FORCED);
+    return c->options->if_exists == TP_EXISTS_REPLACE ? check_replaced(c) : compare(c, result);
 }
+
+bool tp_commit_is_done(struct tp_commit *c)
+{
+    struct tp_look look;
+    return tp_commit_look(c, false, &look) == TP_OK && look.found == TP_FOUND_SAME;
+}
+
+/* ---- room ---- */
 
 /* Bytes of weights that are to come. Of archives, whose sizes nobody knows, the largest file: it
  * is written as it is before it is packed. */

@@ -1,9 +1,9 @@
 /* The journal: header line with the plan's hash, source, command, then one line per shard. */
 #include "pack/commit/journal.h"
 
-#include "pack/sink/compress.h"
+#include "pack/commit/shard_file.h"
 #include "pack/os/below.h"
-#include "pack/file/zst.h"
+#include "pack/sink/compress.h"
 #include "pack/text/text.h"
 
 #include <errno.h>
@@ -25,64 +25,25 @@
 #define MOST (UINT64_C(512) << 20)
 static const char *const magics[2] = {"tilepack-journal 1 ", "tilepack-journal z "};
 
-struct shard_file {
-    int fd;
-    struct tp_zst *zst; /* an archive: what it holds is read */
-    const char *path;
-    uint64_t hash_at;
-};
-
-static enum tp_code read_plain(const struct shard_file *shard, void *data, uint64_t size,
-                               uint64_t offset, struct tp_err *err)
-{
-    return shard->zst ? tp_zst_read(shard->zst, data, size, offset, err)
-                      : tp_os_read(shard->fd, data, size, offset, shard->path, err);
-}
-
-/* A finished file's hash counts its own digits as zeros. */
-static enum tp_code read_shard(void *arg, void *data, uint64_t size, uint64_t offset,
-                               struct tp_err *err)
-{
-    const struct shard_file *shard = arg;
-    enum tp_code code = read_plain(shard, data, size, offset, err);
-    if (code == TP_OK)
-        tp_hash_blank(data, size, offset, shard->hash_at);
-    return code;
-}
-
-/* The digits themselves, which no hash covers. */
-static bool has_digits(const struct shard_file *shard, const uint8_t hash[TP_HASH_BYTES],
-                       struct tp_err *err)
-{
-    char digits[TP_HASH_TEXT], stored[TP_HASH_TEXT - 1];
-    tp_hash_print(hash, digits);
-    return read_plain(shard, stored, sizeof stored, shard->hash_at, err) == TP_OK &&
-           memcmp(stored, digits, sizeof stored) == 0;
-}
-
 /* Whether the shard on disk is what the journal says; anything else is redone. A lack of memory
  * says nothing of it, and is the error. */
 static bool proven(int dir, const struct tp_plan_file *file, bool zstd,
                    const uint8_t hash[TP_HASH_BYTES], struct tp_err *err)
 {
     uint8_t actual[TP_HASH_BYTES];
+    struct tp_shard_file shard = {.fd = -1};
     struct stat st;
     struct tp_err seen = {0};
+    int fd = -1;
     char *path = tp_os_format(&seen, "%s%s", file->name, zstd ? TP_ZST_SUFFIX : "");
-    struct shard_file shard = {-1, NULL, path, file->hash_at};
-    bool good = path &&
-                tp_below_open_regular(dir, path, path, &shard.fd, &st, &seen) == TP_OK;
-    uint64_t size = good ? (uint64_t)st.st_size : 0;
-    if (good && zstd) {
-        good = tp_zst_open(shard.fd, size, path, &shard.zst, &seen) == TP_OK;
-        size = good ? tp_zst_size(shard.zst) : 0;
-    }
-    good = good && size == file->size &&
-           tp_leafhash_file(size, 2, read_shard, &shard, actual, &seen) == TP_OK &&
-           memcmp(actual, hash, TP_HASH_BYTES) == 0 && has_digits(&shard, hash, &seen);
-    tp_zst_close(shard.zst);
-    if (shard.fd >= 0)
-        tp_os.close(shard.fd);
+    bool good = path && tp_below_open_regular(dir, path, path, &fd, &st, &seen) == TP_OK &&
+                tp_shard_open(&shard, fd, (uint64_t)st.st_size, zstd, path, &seen) == TP_OK &&
+                shard.size == file->size;
+    shard.hash_at = file->hash_at;
+    good = good && tp_shard_hash(&shard, 2, actual, &seen) == TP_OK &&
+           memcmp(actual, hash, TP_HASH_BYTES) == 0 && tp_shard_has_digits(&shard, hash, &seen);
+    tp_shard_close(&shard);
+    tp_os_close(&fd);
     free(path);
     tp_err_memory(err, &seen);
     return good;

@@ -177,7 +177,7 @@ static enum tp_code fail_missing(const struct merge *m, size_t missing, unsigned
 }
 
 /* A merge that was interrupted while it removed the parts may have left some, and is *done. */
-static enum tp_code check_parts(const struct merge *m, bool *done)
+static enum tp_code check_parts(struct merge *m, bool *done)
 {
     const struct tp_done_part *first = m->parts->items;
     struct tp_err *err = m->c.err;
@@ -217,13 +217,14 @@ enum tp_code tp_merge(const struct tp_plan *plan, const struct tp_request *reque
     struct tp_convert_options own = *options;
     struct merge m = {.parts = parts,
                       .c = {.plan = plan, .request = request, .options = &own, .output = output,
+                            .result = result,
                             .take = take_shards, .err = err, .dir = -1, .journal = {.fd = -1}}};
     own.zstd = parts->items[0].zstd;
     *result = (struct tp_convert_result){.bytes_in = plan->bytes_in, .bytes_out = plan->bytes_out,
                                          .shards = plan->file_count};
     pthread_mutex_init(&m.c.lock, NULL);
     enum tp_code code = tp_commit_check_output(&m.c, result);
-    if (code == TP_OK && !result->already_done &&
+    if (code == TP_OK && !result->already_done && !result->skipped &&
         (code = check_parts(&m, &result->already_done)) == TP_OK && !result->already_done)
         code = tp_commit_directory(&m.c, result);
     if (code == TP_OK)

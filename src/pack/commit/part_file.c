@@ -147,7 +147,8 @@ enum tp_code tp_part_remove(const struct tp_done_part *part, struct tp_err *err)
     enum tp_code code = tp_below_open_dir(part->path, &dir, err);
     for (; code == TP_OK && (stop = strchr(line, '\n')); line = stop + 1)
         code = remove_shard(part, dir, line, err);
-    if (code == TP_OK && (code = tp_commit_end_journals(dir, part->path, err)) == TP_OK)
+    if (code == TP_OK &&
+        (code = tp_commit_remove_file(dir, part->path, TP_JOURNAL_NAME, err)) == TP_OK)
         code = tp_commit_remove_file(dir, part->path, TP_PART_FILE, err);
     tp_os_close(&dir);
     if (code == TP_OK && tp_os.unlinkat(AT_FDCWD, part->path, AT_REMOVEDIR) && errno != ENOTEMPTY &&

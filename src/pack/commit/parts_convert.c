@@ -66,10 +66,11 @@ static enum tp_code check_there(const struct tp_commit *c, struct tp_convert_res
         return code;
     if (is_of_plan(c, &part))
         result->already_done = is_complete(c, &part);
-    else if (!c->options->force) {
+    else if (c->options->if_exists != TP_EXISTS_REPLACE) {
+        c->err->reason = "part";
         tp_err_path(c->err, c->output);
         tp_err_hint(c->err, "--force makes this part anew; or remove it");
-        tp_fail(c->err, TP_E_USAGE, "this part is there, and it was made with other options or of "
+        tp_fail(c->err, TP_E_EXISTS, "this part is there, and it was made with other options or of "
                 "a source that has changed since");
     }
     code = c->err->code;
@@ -83,7 +84,7 @@ static enum tp_code check_there(const struct tp_commit *c, struct tp_convert_res
 static enum tp_code check_output(struct tp_commit *c, struct tp_convert_result *result)
 {
     struct tp_commit whole = {.plan = c->plan, .request = c->request, .options = c->options,
-                              .output = c->output, .err = c->err, .dir = -1,
+                              .result = result, .output = c->output, .err = c->err, .dir = -1,
                               .journal = {.fd = -1}};
     pthread_mutex_init(&whole.lock, NULL);
     enum tp_code code = tp_commit_check_output(&whole, result);
@@ -95,7 +96,8 @@ static enum tp_code convert(struct tp_commit *c, struct tp_share share,
                             struct tp_convert_result *result)
 {
     enum tp_code code = check_output(c, result);
-    char *path = code || result->already_done ? NULL : tp_part_path(c->output, share, c->err);
+    bool there = result->already_done || result->skipped;
+    char *path = code || there ? NULL : tp_part_path(c->output, share, c->err);
     if (!path)
         return code ? code : c->err->code;
     c->output = path;
@@ -111,7 +113,7 @@ enum tp_code tp_convert_part(const struct tp_plan *plan, const struct tp_request
                              struct tp_convert_result *result, struct tp_err *err)
 {
     struct tp_commit c = {.plan = plan, .request = request, .options = options, .output = output,
-                          .texts = tp_part_write, .err = err, .dir = -1, .journal = {.fd = -1}};
+                          .result = result, .texts = tp_part_write, .err = err, .dir = -1, .journal = {.fd = -1}};
     struct tp_run_options run = options->run;
     struct tp_budget ignored;
     bool *others = tp_os_zalloc(plan->file_count + 1, sizeof *others, err);

@@ -62,15 +62,6 @@ static int real_start_thread(pthread_t *thread, void *(*work)(void *), void *arg
     return pthread_create(thread, NULL, work, arg);
 }
 
-/* As the file system says it, which may know more than owners and modes. */
-static bool real_may_remove(const char *path)
-{
-    int sys = faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) ? errno : 0;
-    if (sys == EPERM) /* immutable; or a sandbox that does not know the call says it */
-        sys = access(path, W_OK | X_OK) ? errno : 0;
-    return sys != EACCES && sys != EPERM;
-}
-
 /* Whether this process is one that the sticky bit stops for no file. */
 static bool acts_as_owner(void)
 {
@@ -92,6 +83,10 @@ static bool real_may_take(const char *directory, const char *path)
 static int real_rename_new(const char *from, const char *to)
 {
     return renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
+}
+static int real_link(const char *from, const char *to)
+{
+    return linkat(AT_FDCWD, from, AT_FDCWD, to, 0);
 }
 static int real_exchange(const char *a, const char *b)
 {
@@ -131,10 +126,10 @@ struct tp_os tp_os = {
     .fstat = fstat,
     .stat = stat,
     .lstat = lstat,
-    .may_remove = real_may_remove,
     .may_take = real_may_take,
     .readlink = readlink,
     .geteuid = geteuid,
+    .futimens = futimens,
     .fsync = fsync,
     .is_mount = real_is_mount,
     .free_bytes = real_free_bytes,
@@ -144,6 +139,7 @@ struct tp_os tp_os = {
     .fallocate = real_fallocate,
     .ftruncate = ftruncate,
     .rename = rename,
+    .link = real_link,
     .rename_new = real_rename_new,
     .exchange = real_exchange,
     .mkdir = mkdir,

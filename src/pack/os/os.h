@@ -30,11 +30,11 @@ struct tp_os {
     int (*fstat)(int fd, struct stat *st);
     int (*stat)(const char *path, struct stat *st);
     int (*lstat)(const char *path, struct stat *st);
-    bool (*may_remove)(const char *path); /* what is in the directory; true: unknown, too */
     /* The sticky bit of the directory leaves this user what is there; true: unknown, too. */
     bool (*may_take)(const char *directory, const char *path);
     ssize_t (*readlink)(const char *path, char *target, size_t size);
     uid_t (*geteuid)(void);
+    int (*futimens)(int fd, const struct timespec times[2]);
     int (*fsync)(int fd);
     bool (*is_mount)(const char *path); /* itself, not what a link leads to; false: unknown, too */
     int (*free_bytes)(const char *path, uint64_t *bytes); /* that this user may write there */
@@ -46,6 +46,7 @@ struct tp_os {
     int (*fallocate)(int fd, off_t offset, off_t size, bool fill);
     int (*ftruncate)(int fd, off_t size);
     int (*rename)(const char *from, const char *to);
+    int (*link)(const char *from, const char *to); /* of a link itself, not of what it leads to */
     int (*rename_new)(const char *from, const char *to); /* EEXIST: `to` is taken */
     int (*exchange)(const char *a, const char *b); /* swaps two names in one step */
     int (*mkdir)(const char *path, mode_t mode);

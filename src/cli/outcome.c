@@ -1,0 +1,48 @@
+/* Outcomes in words. Looks at nothing: commit has done that. */
+#include "cli/outcome.h"
+
+#include "cli/report.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum tp_code tp_outcome_wanted(const struct tp_options *o, enum tp_if_exists *wanted,
+                               struct tp_err *err)
+{
+    const char *word = o->if_exists ? o->if_exists : o->force ? "replace" : "";
+    *wanted = strcmp(word, "skip") == 0      ? TP_EXISTS_SKIP
+              : strcmp(word, "fail") == 0    ? TP_EXISTS_FAIL
+              : strcmp(word, "replace") == 0 ? TP_EXISTS_REPLACE
+                                             : TP_EXISTS_COMPARE;
+    return !o->force || *wanted == TP_EXISTS_REPLACE
+               ? TP_OK : tp_fail(err, TP_E_USAGE, "--force is --if-exists replace, and not %s", word);
+}
+
+void tp_outcome_say_old(const struct tp_convert_result *result)
+{
+    if (result->old)
+        tp_say("what was replaced is kept as %s: %s", result->old, result->old_why);
+}
+
+void tp_outcome_put(struct tp_writer *w, const struct tp_convert_result *result)
+{
+    bool there = result->already_done || result->skipped;
+    tp_write(w, tp_str("kind", result->skipped        ? "skipped"
+                               : result->already_done ? "done"
+                                                      : "written"),
+             tp_if(there, tp_str("reason", result->reason ? result->reason : "same")),
+             tp_if(result->old, tp_str("old", result->old)));
+}
+
+bool tp_outcome_is_new(const char *output, const struct tp_convert_result *result)
+{
+    bool again = result->reason && strcmp(result->reason, "read-again") == 0;
+    if (result->skipped)
+        return tp_report_there(output, "exists already, and is left as it is");
+    if (result->already_done && again)
+        return tp_report_there(output, "is complete already; source read again: the same");
+    if (result->already_done)
+        return tp_report_there(output, "is complete already: it is of this command, and no file of "
+                                       "the source has changed since ('tilepack verify' reads it)");
+    return tp_report_there(output, NULL);
+}
