@@ -5,6 +5,7 @@
 
 #include "base/escape.h"
 #include "base/num.h"
+#include "pack/text/json_tree.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -197,7 +198,7 @@ static void add_numbers(struct tp_writer *w, const struct tp_member *member)
 static void add_json(struct tp_writer *w, const json_t *json)
 {
     size_t layout = w->compact ? JSON_COMPACT : JSON_INDENT(2);
-    char *text = json_dumps(json, JSON_ENCODE_ANY | layout), *rest = text;
+    char *text = tp_json_dump(json, JSON_ENCODE_ANY | layout), *rest = text;
     if (!text)
         tp_fail(&w->err, TP_E_MEMORY, "out of memory");
     for (char *line; (line = strsep(&rest, "\n"));) {
