@@ -29,7 +29,8 @@ static int print_list(const char *prefix)
     const struct tp_format *const *formats = tp_formats(&count);
     for (size_t i = 0; i < count; i++) {
         const char *cells[] = {formats[i]->name,
-                               formats[i]->input_only ? "(read, not written)" : formats[i]->loads_in,
+                               formats[i]->input_only ? "(read, not written)"
+                                                      : formats[i]->loads_in,
                                formats[i]->title};
         if (is_listed(formats[i], prefix))
             tp_table_row(table, cells);

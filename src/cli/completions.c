@@ -39,7 +39,8 @@ static void each_model(emit_fn emit)
 }
 
 /* True when an earlier format, or an earlier parameter, has that pair too. */
-static bool setting_seen(const struct tp_format *const *formats, size_t f, uint32_t p, const char *choice)
+static bool setting_seen(const struct tp_format *const *formats, size_t f, uint32_t p,
+                         const char *choice)
 {
     const char *key = formats[f]->param[p].key;
     for (size_t i = 0; i <= f; i++)

@@ -26,7 +26,8 @@ struct tp_ops_at {
     uint64_t asked[TP_OPS_KEPT], count; /* when each was asked for last */
 };
 
-/* tp_op_at(), which stays until TP_OPS_KEPT others were asked for since; NULL with the error set. */
+/* tp_op_at(), which stays until TP_OPS_KEPT others were asked for since; NULL with the error
+ * set. */
 const struct tp_op_at *tp_ops_at(struct tp_ops_at *kept, const struct tp_op *op,
                                  struct tp_box3 box, bool whole, struct tp_err *err);
 

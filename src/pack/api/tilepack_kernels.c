@@ -359,7 +359,8 @@ int tilepack_decode_cuda(const tilepack_weight *weight, const void *const tensor
                            .global = weight->global};
     int before = -1;
     if (check_decode(weight, dtype, values, &err) == TP_OK &&
-        check_inputs(weight, tensors, &err) == TP_OK && (tp_op_needs(&weight->op) & TP_NEED_REFERENCE))
+        check_inputs(weight, tensors, &err) == TP_OK &&
+        (tp_op_needs(&weight->op) & TP_NEED_REFERENCE))
         tp_fail(&err, TP_E_UNSUPPORTED, "zero points and act-order are decoded on the host only");
     if (err.code == TP_OK)
         check_kernels(weight, &err);

@@ -138,7 +138,7 @@ struct tp_format {
  * none. */
 enum tp_code tp_format_get(const char *name, const struct tp_format **format,
                            struct tp_err *err);
-/* The same of a format that was got before, or with tp_formats_check() before: NULL when unknown. */
+/* The same of a format that was got before, or after tp_formats_check(): NULL when unknown. */
 const struct tp_format *tp_format_find(const char *name);
 
 /* All formats, sorted by name. An embedded file that breaks the rules of formats/README.md is left

@@ -392,7 +392,8 @@ static enum tp_code parse_all(json_t *json, uint64_t group, struct tp_format *fo
 {
     enum tp_code code;
     if ((code = tp_format_check_keys(json, err)) ||
-        (code = parse_group(json, group, format, err)) || (code = parse_facts(json, format, err)) || (code = tp_format_outputs(json, format, err)) ||
+        (code = parse_group(json, group, format, err)) ||
+        (code = parse_facts(json, format, err)) || (code = tp_format_outputs(json, format, err)) ||
         (code = parse_params(json, format, err)) ||
         (code = parse_rules(json_object_get(json, "needs"), format, format->need, &format->needs,
                             err)) ||

@@ -286,9 +286,10 @@ static enum tp_code check_sizes(const struct tp_op *op, struct tp_box3 box, stru
         enum tp_code code = tp_op_whole_layout(op, i, box, &layout, err);
         if (code || (code = tp_op_layout_bytes(op, i, &layout, &bytes, err)))
             return code;
+        uint64_t n = out->per_n ? tp_ceil_div(rows, out->per_n) : 1;
+        uint64_t k = out->per_k ? tp_ceil_div(box.k, out->per_k) : 1;
         if (tp_layout_extent(&layout, TP_DIM_E) != (out->per_n ? experts : box.e) ||
-            tp_layout_extent(&layout, TP_DIM_N) < (out->per_n ? tp_ceil_div(rows, out->per_n) : 1) ||
-            tp_layout_extent(&layout, TP_DIM_K) < (out->per_k ? tp_ceil_div(box.k, out->per_k) : 1))
+            tp_layout_extent(&layout, TP_DIM_N) < n || tp_layout_extent(&layout, TP_DIM_K) < k)
             return bad(err, "a layout is smaller than the weight");
         if ((out->word_bits && bytes % (TP_WORD_BITS / 8)) ||
             tp_layout_size(&layout) % (tp_element_bits(out->element) < 8 ? 2 : 1))
