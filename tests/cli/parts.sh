@@ -148,13 +148,13 @@ check "healed parts merge" merge rot
 check "healed parts equal one process" same "$work/one" "$work/rot"
 
 # What is refused before its first shard is in nobody's way.
-fails "a part that has not enough memory" 6 "is enough for it" part 1/2 small "$@" --zstd \
+fails "a part that has not enough memory" 6 "more memory is needed: --max-memory" part 1/2 small "$@" --zstd \
     --max-memory 32MiB
 check "leaves nothing" test -z "$(ls -A "$work/small.partial")"
 check "one that was begun" sh -c "! (ulimit -f 100; exec \"\$@\") 2>/dev/null" - "$TILEPACK" \
     convert "$work/src" -o "$work/small" --part 1/2 -j 1 --device cpu -q "$@" --zstd
 check "has left some of a shard" test -n "$(find "$work/small.partial" -name 'model-*')"
-fails "is refused for its memory, too" 6 "is enough for it" part 1/2 small "$@" --zstd \
+fails "is refused for its memory, too" 6 "more memory is needed: --max-memory" part 1/2 small "$@" --zstd \
     --max-memory 32MiB
 check "and goes on when there is enough" part 1/2 small "$@" --zstd
 
@@ -173,7 +173,7 @@ import sys
 with open(sys.argv[1], "w") as note:
     note.write("{\"request\": {" + ",".join(f"\"{i}\": 0" for i in range(1_000_000)) + "}}")
 ' "$work/mix2.partial/.tilepack-plan.2-of-2"
-fails "a large note is not read beyond the limit" 6 "do not fit into the memory" \
+fails "a large note is not read beyond the limit" 6 "more memory is needed: --max-memory" \
     "$TILEPACK" merge "$work/mix2" --max-memory 64MiB
 fails "no parts" 2 "there are no parts" merge nothing
 "$TILEPACK" convert "$work/src" -o "$work/mix2.safetensors" --part 1/2 "$@" 2>"$work/err"
