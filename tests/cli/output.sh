@@ -33,7 +33,7 @@ check "and nothing is gone" grep -q text "$work/notes/README.md"
 check "nothing is left beside them" nothing_beside
 
 # What is refused before the first shard leaves nothing, above all no unfinished output.
-fails "memory for what was asked" 6 "is enough for it" convert refused -q --zstd --max-memory 32MiB
+fails "memory for what was asked" 6 "more memory is needed: --max-memory" convert refused -q --zstd --max-memory 32MiB
 check "leaves nothing beside the output" nothing_beside
 
 # A file, too: text, random bytes, and what begins with a length that a header may have.

@@ -157,13 +157,13 @@ check "a part that lacks one makes itself anew" part 1/2 gone "$@"
 check "all of itself" test -e "$(of 1/2 gone)/model-00003-of-00007.safetensors"
 
 # What is refused before its first shard is in nobody's way.
-fails "a part that has not enough memory" 6 "is enough for it" part 1/2 small "$@" --zstd \
+fails "a part that has not enough memory" 6 "more memory is needed: --max-memory" part 1/2 small "$@" --zstd \
     --max-memory 32MiB
 check "leaves nothing" test -z "$(find "$work" -name 'small*')"
 check "one that was begun" sh -c "! (ulimit -f 100; exec \"\$@\") 2>/dev/null" - "$TILEPACK" \
     convert "$work/src" -o "$work/small" --part 1/2 -j 1 --device cpu -q "$@" --zstd
 check "has left some of a shard" test -n "$(find "$(of 1/2 small).partial" -name 'model-*')"
-fails "is refused for its memory, too" 6 "is enough for it" part 1/2 small "$@" --zstd \
+fails "is refused for its memory, too" 6 "more memory is needed: --max-memory" part 1/2 small "$@" --zstd \
     --max-memory 32MiB
 check "and goes on when there is enough" part 1/2 small "$@" --zstd
 
@@ -196,7 +196,7 @@ import sys
 with open(sys.argv[1], "w") as file:
     file.write("{\"request\": {" + ",".join(f"\"{i}\": 0" for i in range(1_000_000)) + "}}")
 ' "$(of 1/1 changed)/tilepack-part.json"
-fails "a large one is not read beyond the limit" 6 "do not fit into the memory" \
+fails "a large one is not read beyond the limit" 6 "more memory is needed: --max-memory" \
     "$TILEPACK" merge "$work/changed" --max-memory 64MiB
 fails "no parts" 2 "there are no parts" merge nothing
 "$TILEPACK" convert "$work/src" -o "$work/mix2.safetensors" --part 1/2 "$@" 2>"$work/err"

@@ -4,7 +4,7 @@
 
 # The parts of one program each, in the order in which they run.
 bytes='oracle golden checkpoints search consumer inputs old quality pairs random'
-broken='errors headers faults reading kills power kill large'
+broken='errors headers faults reading kills power kill large shapes'
 
 # folder, pattern, what comes off the name: folder/NAME of every file.
 named() {

@@ -124,6 +124,7 @@ one() { # name
     power) if [ -n "$long" ]; then fault power power 1 10000; else fault power power 1 2000; fi ;;
     kill) part kill "$PYTHON" tests/long/kill.py ${long:+--count 200 --megabytes 64} ;;
     large) part large "$PYTHON" tests/long/large.py ;;
+    shapes) part shapes "$PYTHON" tests/long/shapes.py ;;
     esac
 }
 began=$(date +%s)

@@ -1,9 +1,11 @@
 /* The wrappers of pack/os.h: short transfers, interruptions, failures, limits. */
 #include "pack/os/below.h"
+#include "pack/os/machine.h"
 #include "pack/os/os.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,21 +27,19 @@ static int make_folder(void **state)
     return mkdtemp(folder) ? 0 : -1;
 }
 
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
 static int remove_folder(void **state)
 {
     (void)state;
-    struct tp_os_list list;
     tp_os = saved;
-    if (tp_os_list(folder, &list, NULL))
-        return -1;
-    for (size_t i = 0; i < list.count; i++) {
-        char path[5000];
-        snprintf(path, sizeof path, "%s/%s", folder, list.names[i]);
-        if (remove(path))
-            return -1;
-    }
-    tp_os_list_free(&list);
-    return rmdir(folder);
+    return nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 static const char *in_folder(const char *name)
@@ -475,6 +475,51 @@ static void test_memory(void **state)
     tp_os = saved;
 }
 
+/* Below FOLDER/ROOT stands what the system has in /proc and /sys of cgroups. */
+static uint64_t memory_of(const char *root)
+{
+    return tp_machine_memory(in_folder(root));
+}
+
+static void make_folders(const char *path)
+{
+    char name[200];
+    for (const char *at = path; (at = strchr(at, '/')); at++) {
+        snprintf(name, sizeof name, "%.*s", (int)(at - path), path);
+        mkdir(in_folder(name), 0777);
+    }
+}
+
+static void make_in(const char *path, const char *text)
+{
+    make_folders(path);
+    make_file(path, text);
+}
+
+static void memory_of_the_machine(void **state)
+{
+    (void)state;
+    const uint64_t all = memory_of("none");
+    assert_true(all > 1 << 20 && all < UINT64_MAX);
+    make_in("two/proc/self/cgroup", "1:name=systemd:/\n0::/a.slice/job\n");
+    assert_true(memory_of("two") == all);
+    make_in("two/sys/fs/cgroup/a.slice/job/memory.max", "max\n");
+    assert_true(memory_of("two") == all);
+    make_in("two/sys/fs/cgroup/a.slice/memory.max", "2097152\n"); /* that of its parent counts */
+    assert_int_equal(memory_of("two"), 2097152);
+    make_in("two/sys/fs/cgroup/a.slice/job/memory.max", "1048576\n");
+    assert_int_equal(memory_of("two"), 1048576);
+    make_in("two/sys/fs/cgroup/memory.max", "4096\n"); /* as a container sees its own */
+    assert_int_equal(memory_of("two"), 4096);
+    make_in("one/proc/self/cgroup", "5:cpu,cpuacct:/\n4:hugetlb,memory:/jobs/7\n0::/\n");
+    make_in("one/sys/fs/cgroup/memory/jobs/7/memory.limit_in_bytes", "9223372036854771712\n");
+    assert_true(memory_of("one") == all);
+    make_in("one/sys/fs/cgroup/memory/memory.limit_in_bytes", "3000000\n");
+    assert_int_equal(memory_of("one"), 3000000);
+    make_in("odd/proc/self/cgroup", "\n:\n0:\nmemory\n0::");
+    assert_true(memory_of("odd") == all);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -483,6 +528,7 @@ int main(void)
         TEST(test_regular),   TEST(test_slurp),       TEST(test_list),
         TEST(test_inside),    TEST(test_descriptors), TEST(test_descriptors_end),
         TEST(test_memory),    TEST(test_system_out_of_memory), TEST(test_given_away),
+        TEST(memory_of_the_machine),
     };
     return cmocka_run_group_tests_name("os", tests, NULL, NULL);
 }

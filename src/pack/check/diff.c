@@ -40,6 +40,7 @@ struct diff {
     struct side a, b;
     const struct tp_diff_options *options;
     struct tp_diff *out;
+    struct tp_buffer *bytes; /* two, for all tensors: to free them each time leaves holes in the heap */
     struct tp_err *err;
 };
 
@@ -221,17 +222,17 @@ static uint32_t entry_shape(const struct entry *e, uint64_t shape[TP_ST_MAX_RANK
 static enum tp_code compare_bytes(const struct diff *d, const struct tp_tensor *a,
                                   const struct tp_tensor *b, uint64_t *differing, uint64_t *first)
 {
-    struct tp_buffer x = {0}, y = {0};
-    enum tp_code code = tp_buffer_room(&x, CHUNK, d->err);
+    struct tp_buffer *x = &d->bytes[0], *y = &d->bytes[1];
+    enum tp_code code = tp_buffer_room(x, CHUNK, d->err);
     *differing = *first = 0;
     if (code == TP_OK)
-        code = tp_buffer_room(&y, CHUNK, d->err);
+        code = tp_buffer_room(y, CHUNK, d->err);
     for (uint64_t at = 0; at < a->bytes && code == TP_OK; at += CHUNK) {
         uint64_t size = tp_min_u64(CHUNK, a->bytes - at);
-        const uint8_t *p = x.data, *q = y.data;
-        if ((code = tp_checkpoint_read(d->a.in->ckpt, a->file, x.data, size, a->offset + at,
+        const uint8_t *p = x->data, *q = y->data;
+        if ((code = tp_checkpoint_read(d->a.in->ckpt, a->file, x->data, size, a->offset + at,
                                        d->err)) ||
-            (code = tp_checkpoint_read(d->b.in->ckpt, b->file, y.data, size, b->offset + at,
+            (code = tp_checkpoint_read(d->b.in->ckpt, b->file, y->data, size, b->offset + at,
                                        d->err)))
             break;
         if (memcmp(p, q, size) == 0)
@@ -240,8 +241,6 @@ static enum tp_code compare_bytes(const struct diff *d, const struct tp_tensor *
             if (p[i] != q[i] && (*differing)++ == 0)
                 *first = at + i;
     }
-    tp_buffer_free(&x);
-    tp_buffer_free(&y);
     return code;
 }
 
@@ -544,9 +543,10 @@ enum tp_code tp_diff(const struct tp_side *a, const struct tp_side *b,
                      const struct tp_diff_options *options, struct tp_diff *diff,
                      struct tp_err *err)
 {
+    struct tp_buffer bytes[2] = {{0}};
     struct diff d = {.a = {.in = a, .plain = {.ckpt = a->ckpt, .weights = a->weights}},
                      .b = {.in = b, .plain = {.ckpt = b->ckpt, .weights = b->weights}},
-                     .options = options, .out = diff, .err = err};
+                     .options = options, .out = diff, .bytes = bytes, .err = err};
     *diff = (struct tp_diff){0};
     tp_budget_compare(a->ckpt, b->ckpt);
     d.a.paired = tp_os_zalloc(a->weights->count + 1, sizeof *d.a.paired, err);
@@ -565,6 +565,8 @@ enum tp_code tp_diff(const struct tp_side *a, const struct tp_side *b,
         code = compare_all(&d);
     close_side(&d.a);
     close_side(&d.b);
+    tp_buffer_free(&bytes[0]);
+    tp_buffer_free(&bytes[1]);
     if (code)
         tp_diff_close(diff);
     return code;
