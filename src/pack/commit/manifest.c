@@ -22,13 +22,11 @@ struct source {
     const struct tp_manifest_data *data;
 };
 
-static void set_data(json_t *json, const struct tp_sum *sum)
+static void set_hash(json_t *json, const char *key, const uint8_t hash[TP_HASH_BYTES])
 {
-    uint8_t bytes[TP_SUM_BYTES];
     char digits[TP_HASH_TEXT];
-    tp_sum_bytes(sum, bytes);
-    tp_hash_print(bytes, digits);
-    json_object_set_new(json, "data", json_string(digits));
+    tp_hash_print(hash, digits);
+    json_object_set_new(json, key, json_string(digits));
 }
 
 static json_t *source_json(const void *list, size_t i)
@@ -36,16 +34,15 @@ static json_t *source_json(const void *list, size_t i)
     const struct source *source = list;
     const struct tp_manifest_data *data = source->data;
     const struct tp_file *file = &source->ckpt->files[i];
+    uint8_t sum[TP_SUM_BYTES];
     bool card = i == source->ckpt->file_count;
-    char hash[TP_HASH_TEXT];
     json_t *json = json_pack("{s:s,s:I}", "name", card ? TP_CARD_NAME : file->name, "size",
                              (json_int_t)(card ? data->card_size : file->size));
-    if (!card) {
-        tp_hash_print(file->header_hash, hash);
-        json_object_set_new(json, "header", json_string(hash));
+    set_hash(json, card ? "xxh3" : "header", card ? data->card_hash : file->header_hash);
+    if (!card && data->known[i]) {
+        tp_sum_bytes(&data->sums[i], sum);
+        set_hash(json, "data", sum);
     }
-    if (card || data->known[i])
-        set_data(json, card ? &data->card_sum : &data->sums[i]);
     return json;
 }
 
