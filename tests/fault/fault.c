@@ -75,7 +75,7 @@ static uint64_t count_calls(void)
     enum tp_code code = job_run(scenario, &places, 1, &err);
     uint64_t calls = world_calls();
     world_keep_trace();
-    check(code == TP_OK && !job_difference(&places), "an undisturbed run", 0, FAULT_NONE,
+    check(code == TP_OK && !job_difference(scenario, &places), "an undisturbed run", 0, FAULT_NONE,
           err.what);
     return calls;
 }
@@ -87,9 +87,11 @@ static void run_again(uint64_t n, enum fault fault)
     world_arm(0, FAULT_NONE, false);
     enum tp_code code = job_run(scenario, &places, 1, &err);
     /* A file that is complete is in the way of a second one: that is said, not done. */
-    bool there = code == TP_E_USAGE && scenario->single && !scenario->replace;
-    check(code == TP_OK || there, "the next run fails", n, fault, err.what);
-    check(!job_difference(&places), "after the next run", n, fault, job_difference(&places));
+    bool there = code == TP_E_EXISTS && scenario->single && !scenario->replace;
+    /* So is what was replaced and kept. */
+    bool kept = code == TP_E_EXISTS && scenario->stranger;
+    check(code == TP_OK || there || kept, "the next run fails", n, fault, err.what);
+    check(!job_difference(scenario, &places), "after the next run", n, fault, job_difference(scenario, &places));
 }
 
 static void check_state(uint64_t n, enum fault fault, enum tp_code code)
@@ -99,6 +101,8 @@ static void check_state(uint64_t n, enum fault fault, enum tp_code code)
     check(outcome != OUTCOME_TORN, "torn", n, fault, why);
     check(code != TP_OK || outcome == OUTCOME_COMPLETE, "reported as done, but is not", n, fault,
           why);
+    check(!scenario->stranger || job_keeps_old(&places), "content of somebody is lost", n, fault,
+          NULL);
 }
 
 static void one_fault(uint64_t n, enum fault fault, bool sticky, unsigned jobs)

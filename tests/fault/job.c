@@ -20,6 +20,8 @@ const struct scenario scenarios[] = {
     {.name = "file", .format = "fp8-deepseek", .single = true},
     {.name = "replaced directory", .format = "mxfp8-blocked", .replace = true},
     {.name = "replaced file", .format = "w4a8-ct", .single = true, .replace = true},
+    {.name = "replaced stranger", .format = "mxfp8-blocked", .replace = true, .stranger = true,
+     .ends = true},
     {.name = "archives", .format = "fp8-deepseek", .zstd = 1},
     {.name = "archive", .format = "w4a8-cutlass", .single = true, .zstd = 1},
     {.name = "parts", .format = "w4a8-ct", .parts = true},
@@ -67,15 +69,6 @@ static void write_text(const char *folder, const char *name, const char *text)
     char path[4200];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     tree_write(path, text, strlen(text));
-}
-
-/* What --force takes for a safetensors file, to be kept until the new one is there. */
-static void write_old(const char *folder, const char *name)
-{
-    static const char old[] = "\x02\0\0\0\0\0\0\0{}";
-    char path[4200];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    tree_write(path, old, sizeof old - 1);
 }
 
 static void write_source(const char *folder)
@@ -133,6 +126,18 @@ static void make_folder(const char *path)
         abort();
 }
 
+/* The output of an undisturbed run. */
+static void make(const struct scenario *scenario, const struct places *p, const char *path)
+{
+    struct tp_err err = {0};
+    if (job_run(scenario, p, 1, &err)) {
+        fprintf(stderr, "the conversion does not work at all: %s: %s\n", err.path, err.what);
+        exit(1);
+    }
+    if (rename(p->output, path))
+        abort();
+}
+
 void job_prepare(const char *work, const struct scenario *scenario, struct places *p)
 {
     char folder[4096];
@@ -149,46 +154,23 @@ void job_prepare(const char *work, const struct scenario *scenario, struct place
     tree_remove(p->old);
     write_source(p->source);
     write_importance(p->importance);
-    if (scenario->single) {
-        write_old(work, "old");
-    } else {
-        make_folder(p->old);
-        write_text(p->old, "model.safetensors", "old weights");
-        write_text(p->old, "vocab.txt", "stale");
-    }
-    struct tp_err err = {0};
     struct scenario plain = *scenario;
     plain.replace = false;
-    if (job_run(&plain, p, 1, &err)) {
-        fprintf(stderr, "the conversion does not work at all: %s: %s\n", err.path, err.what);
-        exit(1);
+    make(&plain, p, p->reference);
+    plain.format = "fp8-ct"; /* what is replaced is of this program, and goes */
+    plain.parts = plain.search = false;
+    make(&plain, p, p->old);
+    if (scenario->stranger) { /* or has a file of somebody's, and stays */
+        snprintf(folder, sizeof folder, "%.4000s/old", work);
+        write_text(folder, "thesis.txt", "words");
     }
-    snprintf(folder, sizeof folder, "%.4000s/reference", work);
-    if (rename(p->output, folder))
-        abort();
-}
-
-static void copy(const char *from, const char *to)
-{
-    struct tree_file *files;
-    if (mkdir(to, 0777))
-        abort();
-    size_t count = tree_list(from, &files);
-    for (size_t i = 0; i < count; i++) {
-        char path[4096];
-        snprintf(path, sizeof path, "%s/%s", to, files[i].name);
-        tree_write(path, files[i].data, files[i].size);
-    }
-    tree_free(files, count);
 }
 
 void job_reset(const struct scenario *scenario, const struct places *p)
 {
     tree_clear(p->root);
-    if (scenario->replace && scenario->single)
-        write_old(p->root, "out.safetensors");
-    else if (scenario->replace)
-        copy(p->old, p->output);
+    if (scenario->replace)
+        tree_copy(p->old, p->output);
 }
 
 static enum tp_code run_parts(const struct tp_plan *plan, const struct tp_request *request,
@@ -202,8 +184,10 @@ static enum tp_code run_parts(const struct tp_plan *plan, const struct tp_reques
         code = tp_convert_part(plan, request, output, (struct tp_share){part, 2}, options, &result,
                                err);
     if (code == TP_OK && (code = tp_parts_read(output, &parts, err)) == TP_OK &&
-        !parts.already_done)
+        !parts.already_done) {
         code = tp_merge(plan, request, &parts, output, options, &result, err);
+        tp_convert_result_close(&result);
+    }
     tp_parts_close(&parts);
     return code;
 }
@@ -235,14 +219,17 @@ static enum tp_code carry_out(const struct scenario *scenario, const struct tp_p
 {
     struct tp_convert_result result;
     struct tp_convert_options options = {.run = {.jobs = jobs, .box_target = 16384},
-                                         .force = scenario->replace,
+                                         .if_exists = scenario->replace ? TP_EXISTS_REPLACE
+                                                                        : TP_EXISTS_COMPARE,
                                          .zstd = scenario->zstd,
                                          .errors = tp_estimate_card};
     if (scenario->parts)
         return run_parts(plan, request, output, &options, err);
     if (scenario->search)
         return run_measured(plan, request, output, &options, err);
-    return tp_convert(plan, request, output, &options, &result, err);
+    enum tp_code code = tp_convert(plan, request, output, &options, &result, err);
+    tp_convert_result_close(&result);
+    return code;
 }
 
 static enum tp_code make_request(const struct scenario *scenario, const struct places *p,
@@ -300,7 +287,19 @@ enum outcome job_outcome(const struct scenario *scenario, const struct places *p
     return OUTCOME_TORN;
 }
 
-const char *job_difference(const struct places *p)
+bool job_keeps_old(const struct places *p)
+{
+    static const char *const ends[] = {"", ".partial", ".old"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        char path[4200];
+        snprintf(path, sizeof path, "%s%s", p->output, ends[i]);
+        if (tree_exists(path) && !tree_difference(path, p->old, NULL))
+            return true;
+    }
+    return false;
+}
+
+const char *job_difference(const struct scenario *scenario, const struct places *p)
 {
     struct tree_file *files;
     static char text[512];
@@ -308,7 +307,8 @@ const char *job_difference(const struct places *p)
     size_t count = tree_list(p->root, &files);
     text[0] = '\0';
     for (size_t i = 0; i < count && !text[0]; i++)
-        if (strcmp(files[i].name, name) != 0)
+        if (strcmp(files[i].name, name) != 0 &&
+            !(scenario->stranger && strcmp(files[i].name, "out.old") == 0))
             snprintf(text, sizeof text, "%.300s was left behind", files[i].name);
     tree_free(files, count);
     return text[0] ? text : tree_difference(p->output, p->reference, NULL);

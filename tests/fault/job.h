@@ -13,6 +13,7 @@ struct scenario {
     const char *format;
     bool single;  /* one file instead of a directory */
     bool replace; /* something older is there, and --force is given */
+    bool stranger; /* of it not all was written by this program: it is kept */
     unsigned zstd; /* level of compression, 0: none */
     bool parts;   /* done as two parts that are merged */
     bool search;    /* scales are searched with a file of importance, and measured */
@@ -48,7 +49,10 @@ enum outcome {
 };
 enum outcome job_outcome(const struct scenario *scenario, const struct places *places,
                          const char **why);
-/* NULL when the root holds exactly the reference and nothing else. */
-const char *job_difference(const struct places *places);
+/* Whether the old content is whole, under its name or one of those that it may have later. */
+bool job_keeps_old(const struct places *places);
+/* NULL when the root holds exactly the reference and nothing else, but what a stranger's content
+ * has become. */
+const char *job_difference(const struct scenario *scenario, const struct places *places);
 
 #endif

@@ -94,6 +94,31 @@ void tree_remove(const char *path)
     }
 }
 
+void tree_copy(const char *from, const char *to)
+{
+    struct tree_file *files;
+    struct stat st;
+    if (lstat(from, &st))
+        abort();
+    if (!S_ISDIR(st.st_mode)) {
+        struct tree_file file;
+        read_whole(from, &file);
+        tree_write(to, file.data, file.size);
+        free(file.data);
+        return;
+    }
+    if (mkdir(to, 0777))
+        abort();
+    size_t count = tree_list(from, &files);
+    for (size_t i = 0; i < count; i++) {
+        char path[4096], target[4096];
+        snprintf(path, sizeof path, "%s/%s", from, files[i].name);
+        snprintf(target, sizeof target, "%s/%s", to, files[i].name);
+        tree_copy(path, target);
+    }
+    tree_free(files, count);
+}
+
 void tree_clear(const char *path)
 {
     struct tree_file *files;

@@ -18,6 +18,7 @@ struct tree_file {
 size_t tree_list(const char *path, struct tree_file **files);
 void tree_free(struct tree_file *files, size_t count);
 void tree_write(const char *path, const void *data, size_t size);
+void tree_copy(const char *from, const char *to); /* `to` is not there */
 /* Removes everything below the directory, but not itself. */
 void tree_clear(const char *path);
 void tree_remove(const char *path); /* a file or a directory, if it is there */

@@ -61,12 +61,14 @@ static void add_and_reopen(struct tp_journal *journal, bool zstd)
 {
     struct tp_err err = {0};
     const struct tp_journal_work work = {.plan = &plan, .source = hashes[0], .zstd = zstd};
-    struct tp_read_sum sum = {.source = 0, .sum = {1, UINT64_MAX}};
-    const struct tp_read_list read = {&sum, 1, true};
+    const struct tp_read_sum sum = {.source = 0, .sum = {1, UINT64_MAX}};
+    struct tp_read_list read = {malloc(sizeof sum), 1, true};
+    *read.items = sum;
     bool foreign;
     bool done = journal->done[1];
     if (!done)
         must(!tp_journal_add(journal, &plan, 1, hashes[1], &read, &err));
+    free(read.items);
     tp_journal_close(journal);
     must(!tp_journal_open(AT_FDCWD, ".", TP_JOURNAL_NAME, &work, journal, &foreign, &err));
     must(!foreign && journal->done[1] && journal->names_shards);

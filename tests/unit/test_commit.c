@@ -34,6 +34,7 @@ struct world {
     struct tp_plan plan;
 };
 static struct world world;
+static char kept[160], why[256]; /* of the last conversion: what it replaced, and did not remove */
 
 static void write_text(const char *path, const void *data, size_t size)
 {
@@ -114,10 +115,16 @@ static enum tp_code convert_saying(bool force, struct tp_convert_result *result,
 {
     struct tp_convert_options options = {.run = {.jobs = 1, .keep_nonfinite =
                                                      world.request.keep_nonfinite},
-                                         .force = force,
+                                         .if_exists = force ? TP_EXISTS_REPLACE
+                                                            : TP_EXISTS_COMPARE,
                                          .zstd = strstr(world.output, ".zst") != NULL};
     *err = (struct tp_err){0};
-    return tp_convert(&world.plan, &world.request, world.output, &options, result, err);
+    enum tp_code code = tp_convert(&world.plan, &world.request, world.output, &options, result,
+                                   err);
+    snprintf(kept, sizeof kept, "%s", result->old ? result->old : "");
+    snprintf(why, sizeof why, "%s", result->old_why);
+    tp_convert_result_close(result);
+    return code;
 }
 
 static enum tp_code convert(bool force, struct tp_convert_result *result)
@@ -148,21 +155,22 @@ static bool is_theirs(void)
     return size == 6 && memcmp(text, "theirs", 6) == 0;
 }
 
-/* With --force, too, which replaces nothing but a checkpoint. What is left of a directory is
- * named. */
+/* It stays without --force, and keeps its contents with it. What is left of a directory is named. */
 static void check_meanwhile(const char *output)
 {
     struct tp_convert_result result;
     struct tp_err err;
     make_world(output);
     tp_os.fallocate = meanwhile;
-    assert_int_equal(convert_saying(false, &result, &err), TP_E_USAGE);
+    assert_int_equal(convert_saying(false, &result, &err), TP_E_EXISTS);
     if (!world.plan.single_file)
         assert_non_null(strstr(err.hint, "out.partial"));
     assert_true(is_theirs());
-    assert_int_equal(convert(false, &result), TP_E_USAGE);
+    assert_int_equal(convert(false, &result), TP_E_EXISTS);
     assert_true(is_theirs());
-    assert_int_equal(convert(true, &result), TP_E_USAGE);
+    assert_int_equal(convert(true, &result), TP_OK);
+    assert_false(is_theirs());
+    snprintf(world.note, sizeof world.note, world.plan.single_file ? "%s" : "%s/note.txt", kept);
     assert_true(is_theirs());
     end_world();
 }
@@ -193,7 +201,7 @@ static void a_file_that_came_at_the_last_moment_stays(void **state)
     (void)state;
     make_world("out.safetensors");
     tp_os.rename_new = at_the_last_moment;
-    assert_int_equal(convert(false, &result), TP_E_USAGE);
+    assert_int_equal(convert(false, &result), TP_E_EXISTS);
     assert_true(is_theirs());
     end_world();
 }
@@ -213,7 +221,7 @@ static void a_directory_that_came_at_the_last_moment_stays(void **state)
     make_world("out");
     struct tp_err err;
     tp_os.rename = beside_a_directory;
-    assert_int_equal(convert_saying(false, &result, &err), TP_E_USAGE);
+    assert_int_equal(convert_saying(false, &result, &err), TP_E_EXISTS);
     assert_non_null(strstr(err.hint, "out.partial"));
     assert_true(is_theirs());
     end_world();
@@ -327,7 +335,7 @@ static void another_source_of_the_same_times_is_not_gone_on_with(void **state)
     change(world.source);
     open_world();
     tp_os = real_os;
-    assert_int_equal(convert(false, &result), TP_E_USAGE);
+    assert_int_equal(convert(false, &result), TP_E_EXISTS);
     assert_int_equal(convert(true, &result), TP_OK);
     assert_int_equal(result.resumed, 0);
     end_world();
@@ -460,20 +468,136 @@ static const char *in_partial(const char *name)
     return path;
 }
 
+static const char *in_old(const char *name)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "%s.old%s%s", world.output, *name ? "/" : "", name);
+    return path;
+}
+
+/* The next conversion is another one, so that what it replaces is not what it makes. */
+static void other_options(void)
+{
+    close_world();
+    world.request.keep_nonfinite = !world.request.keep_nonfinite;
+    open_world();
+}
+
 /* What is written into the old content just before it makes way is not deleted with it. */
 static void a_file_in_the_old_content_stays(void **state)
+{
+    struct tp_convert_result result;
+    struct tp_err err;
+    (void)state;
+    make_world("out");
+    assert_int_equal(convert(false, &result), TP_OK);
+    tp_os.exchange = add_and_exchange;
+    assert_int_equal(convert(true, &result), TP_OK);
+    tp_os = real_os;
+    assert_string_equal(kept, in_old(""));
+    assert_string_equal(why, "'results.csv' in it is not in its manifest");
+    assert_int_equal(access(in_old("results.csv"), F_OK), 0);
+    assert_int_equal(access(in_old("model.safetensors"), F_OK), 0);
+    assert_int_equal(access(in_output("tilepack.json"), F_OK), 0);
+    assert_int_not_equal(access(in_output(".tilepack-journal"), F_OK), 0);
+    assert_int_not_equal(access(in_output("results.csv"), F_OK), 0);
+    assert_int_equal(convert_saying(true, &result, &err), TP_E_EXISTS);
+    assert_string_equal(err.reason, "old");
+    assert_string_equal(err.path, in_old(""));
+    assert_int_equal(convert(false, &result), TP_OK); /* it is in nobody's way else */
+    assert_true(result.already_done);
+    end_world();
+}
+
+/* Each way in which the old content may be another one than was written keeps all of it. */
+static void what_is_not_as_it_was_written_stays(void **state)
+{
+    static const struct {
+        const char *command, *why;
+    } ways[] = {
+        {"ln -s tilepack.json link", "'link' in it is no plain file"},
+        {"mkdir folder", "'folder' in it is no plain file"},
+        {"mkfifo pipe", "'pipe' in it is no plain file"},
+        {"ln model.safetensors ../name", "'model.safetensors' in it is a file of several names"},
+        {"truncate -s 100 model.safetensors",
+         "'model.safetensors' in it is of another size than its manifest says"},
+        {"printf x | dd of=model.safetensors bs=1 seek=9000 conv=notrunc 2>/dev/null",
+         "'model.safetensors' in it is changed since it was written"},
+        {"mv README.md card", "'card' in it is not in its manifest"},
+        {"rm README.md && ln -s model.safetensors README.md", "'README.md' in it is no plain file"},
+        {"printf ' ' >>README.md", "'README.md' in it is of another size than its manifest says"},
+        {"rm tilepack.json", "it has no manifest, as tilepack writes one"},
+        {"sed -i s/fp8/fp9/ tilepack.json", "it has no manifest, as tilepack writes one"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        struct tp_convert_result result;
+        char command[400];
+        make_world("out");
+        assert_int_equal(convert(false, &result), TP_OK);
+        snprintf(command, sizeof command, "cd '%s' && %s && ls -la >../before", world.output,
+                 ways[i].command);
+        assert_int_equal(system(command), 0);
+        assert_int_equal(convert(true, &result), TP_OK);
+        assert_string_equal(kept, in_old(""));
+        assert_string_equal(why, ways[i].why);
+        snprintf(command, sizeof command, "cd '%s' && ls -la | grep -v ' [.][.]$' >../after; "
+                 "grep -v ' [.][.]$' ../before | cmp - ../after", in_old(""));
+        assert_int_equal(system(command), 0);
+        end_world();
+    }
+}
+
+/* It is as it was written, and goes; also where a file of it is gone, as a removal leaves it. */
+static void what_is_as_it_was_written_goes(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct tp_convert_result result;
+        make_world("out");
+        assert_int_equal(convert(false, &result), TP_OK);
+        if (i == 1)
+            assert_int_equal(unlink(in_output("model.safetensors")), 0);
+        if (i == 2)
+            other_options();
+        assert_int_equal(convert(true, &result), TP_OK);
+        assert_string_equal(kept, "");
+        assert_int_not_equal(access(in_old(""), F_OK), 0);
+        assert_int_equal(access(in_output("model.safetensors"), F_OK), 0);
+        end_world();
+    }
+}
+
+static int no_exchange(const char *a, const char *b)
+{
+    (void)a, (void)b;
+    errno = EINVAL;
+    return -1;
+}
+
+/* Two renames in place of the exchange, each of which may be the last thing that a run does. */
+static void a_file_system_without_exchange_renames_twice(void **state)
 {
     struct tp_convert_result result;
     (void)state;
     make_world("out");
     assert_int_equal(convert(false, &result), TP_OK);
-    tp_os.exchange = add_and_exchange;
-    assert_int_equal(convert(true, &result), TP_E_USAGE);
-    tp_os = real_os;
-    assert_int_equal(access(in_partial("results.csv"), F_OK), 0);
+    other_options();
+    tp_os.exchange = no_exchange;
+    assert_int_equal(convert(true, &result), TP_OK);
+    assert_int_not_equal(access(in_old(""), F_OK), 0);
+    assert_int_equal(convert(false, &result), TP_OK);
+    assert_true(result.already_done);
+    other_options();
+    tp_os.rename = no_rename; /* of the second one: what was there gets its name back if it can */
+    assert_int_equal(convert(true, &result), TP_E_IO);
+    tp_os.rename = real_os.rename;
+    assert_int_equal(access(in_old("tilepack.json"), F_OK), 0);
+    assert_int_equal(access(in_partial("tilepack.json"), F_OK), 0);
+    assert_int_equal(convert(true, &result), TP_OK); /* nothing is known of OUT.old any more */
     assert_int_equal(access(in_output("tilepack.json"), F_OK), 0);
-    assert_int_not_equal(access(in_output(".tilepack-journal"), F_OK), 0);
-    assert_int_not_equal(access(in_output("results.csv"), F_OK), 0);
+    assert_int_equal(access(in_old("tilepack.json"), F_OK), 0);
+    assert_int_not_equal(access(in_partial(""), F_OK), 0);
     end_world();
 }
 
@@ -503,7 +627,7 @@ static void replace_half(bool keep)
     assert_int_equal(convert(true, &result), TP_E_IO);
     tp_os = real_os;
     assert_int_equal(access(in_output(".tilepack-journal"), F_OK), 0);
-    assert_int_equal(access(in_partial("model.safetensors"), F_OK), 0);
+    assert_int_equal(access(in_old("model.safetensors"), F_OK), 0);
 }
 
 /* A world whose output is complete, and is half replaced. */
@@ -518,19 +642,20 @@ static void make_replaced_half(void)
 static void check_ended(void)
 {
     assert_int_not_equal(access(in_partial(""), F_OK), 0);
+    assert_int_not_equal(access(in_old(""), F_OK), 0);
     assert_int_not_equal(access(in_output(".tilepack-journal"), F_OK), 0);
+    assert_int_not_equal(access(in_output(".tilepack-replaces"), F_OK), 0);
     assert_int_equal(access(in_output("tilepack.json"), F_OK), 0);
 }
 
-/* The second of them replaced what still had the journal of the first. */
-static void what_two_runs_replaced_is_named(void **state)
+/* The next run ends what one had no time for, and what it does that for is its own. */
+static void what_two_runs_replaced_goes(void **state)
 {
     struct tp_convert_result result;
     (void)state;
     make_replaced_half();
     replace_half(false);
-    assert_int_equal(convert(false, &result), TP_E_USAGE);
-    assert_int_equal(convert(true, &result), TP_OK);
+    assert_int_equal(convert(false, &result), TP_OK);
     assert_true(result.already_done);
     check_ended();
     end_world();
@@ -606,9 +731,9 @@ static void a_long_file_of_a_part_is_read(void **state)
     end_world();
 }
 
-static DIR *no_list_of_partial(int fd)
+static DIR *no_list_of_old(int fd)
 {
-    const char *end = ".partial";
+    const char *end = ".old";
     char link[64], path[600];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t size = readlink(link, path, sizeof path - 1);
@@ -619,18 +744,17 @@ static DIR *no_list_of_partial(int fd)
     return NULL;
 }
 
-/* What cannot be looked at may be the old content: the journal that says so stays. */
-static void an_unfinished_name_that_cannot_be_read(void **state)
+/* What cannot be looked at is not judged: the journal by which it is known stays. */
+static void old_content_that_cannot_be_read(void **state)
 {
     struct tp_convert_result result;
     (void)state;
     make_replaced_half();
-    tp_os.fdopendir = no_list_of_partial;
+    tp_os.fdopendir = no_list_of_old;
     assert_int_equal(convert(false, &result), TP_E_IO);
     tp_os = real_os;
     assert_int_equal(access(in_output(".tilepack-journal"), F_OK), 0);
-    assert_int_equal(convert(false, &result), TP_E_USAGE);
-    assert_int_equal(convert(true, &result), TP_OK);
+    assert_int_equal(convert(false, &result), TP_OK);
     check_ended();
     end_world();
 }
@@ -662,13 +786,13 @@ static void a_mount_point_is_refused(void **state)
 }
 
 /* Of the old content nothing is left but its folder. */
-static void an_emptied_folder_goes_unasked(void **state)
+static void an_emptied_folder_goes(void **state)
 {
     struct tp_convert_result result;
     char command[600];
     (void)state;
     make_replaced_half();
-    snprintf(command, sizeof command, "rm -r '%s' && mkdir '%s'", in_partial(""), in_partial(""));
+    snprintf(command, sizeof command, "rm '%s'/*", in_old(""));
     assert_int_equal(system(command), 0);
     assert_int_equal(convert(false, &result), TP_OK);
     assert_true(result.already_done);
@@ -706,7 +830,7 @@ static void without_a_finished_shard_only_own_files_go(void **state)
     make_begun();
     assert_int_equal(mkdir(in_partial("theirs"), 0777), 0);
     keep_nonfinite();
-    assert_int_equal(convert(false, &result), TP_E_USAGE);
+    assert_int_equal(convert(false, &result), TP_E_EXISTS);
     assert_int_equal(access(in_partial("theirs"), F_OK), 0);
     assert_int_equal(rmdir(in_partial("theirs")), 0);
     assert_int_equal(convert(false, &result), TP_OK);
@@ -719,7 +843,7 @@ static void a_finished_shard_of_another_plan_stays(void **state)
     (void)state;
     make_unfinished();
     keep_nonfinite();
-    assert_int_equal(convert(false, &result), TP_E_USAGE);
+    assert_int_equal(convert(false, &result), TP_E_EXISTS);
     assert_int_equal(access(in_partial("model.safetensors"), F_OK), 0);
     assert_int_equal(convert(true, &result), TP_OK);
     assert_int_equal(result.resumed, 0);
@@ -777,7 +901,7 @@ static void second_process(void)
     struct tp_convert_result result;
     struct tp_os watched = tp_os;
     tp_os = real_os;
-    assert_int_equal(convert(true, &result), TP_E_USAGE);
+    assert_int_equal(convert(true, &result), TP_E_LOCKED);
     tp_os = watched;
     refused++;
 }
@@ -819,7 +943,7 @@ static void a_file_is_locked_until_it_has_its_name(void **state)
         assert_int_equal(convert(i % 2, &result), TP_OK);
         assert_true(refused > 0);
         tp_os = real_os;
-        assert_int_equal(convert(false, &result), TP_E_USAGE); /* it is there */
+        assert_int_equal(convert(false, &result), TP_E_EXISTS);
         end_world();
     }
 }
@@ -848,7 +972,7 @@ static void a_file_system_without_locks_is_told_of(void **state)
         struct tp_convert_result result;
         make_world(outputs[i]);
         tp_os.fcntl_lock = held;
-        assert_int_equal(convert(false, &result), TP_E_USAGE);
+        assert_int_equal(convert(false, &result), TP_E_LOCKED);
         assert_false(result.unlocked);
         tp_os.fcntl_lock = no_locks;
         tp_os.rename = tp_os.rename_new = no_rename;
@@ -880,14 +1004,17 @@ int main(void)
         cmocka_unit_test(a_file_that_is_gone_meanwhile_is_noticed),
         cmocka_unit_test(a_pipe_among_the_small_files_does_not_block),
         cmocka_unit_test(a_file_in_the_old_content_stays),
-        cmocka_unit_test(what_two_runs_replaced_is_named),
+        cmocka_unit_test(what_is_not_as_it_was_written_stays),
+        cmocka_unit_test(what_is_as_it_was_written_goes),
+        cmocka_unit_test(a_file_system_without_exchange_renames_twice),
+        cmocka_unit_test(what_two_runs_replaced_goes),
         cmocka_unit_test(a_long_journal_is_read_again),
         cmocka_unit_test(a_note_goes_into_a_long_manifest),
         cmocka_unit_test(a_long_file_of_a_part_is_read),
-        cmocka_unit_test(an_unfinished_name_that_cannot_be_read),
+        cmocka_unit_test(old_content_that_cannot_be_read),
         cmocka_unit_test(a_file_whose_name_is_not_durable_is_said_to_be_complete),
         cmocka_unit_test(a_mount_point_is_refused),
-        cmocka_unit_test(an_emptied_folder_goes_unasked),
+        cmocka_unit_test(an_emptied_folder_goes),
         cmocka_unit_test(a_hint_can_be_followed),
         cmocka_unit_test(without_a_finished_shard_only_own_files_go),
         cmocka_unit_test(a_finished_shard_of_another_plan_stays),

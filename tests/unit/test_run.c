@@ -145,41 +145,6 @@ static void a_row_that_failed_is_an_error(void **state)
     tp_compute_close(&compute);
 }
 
-/* A sample is about as many copies as were asked for, of outputs all over the file, and always
- * the same ones; of few it is all. */
-static uint64_t sampled(uint32_t count, uint64_t *sum)
-{
-    static struct tp_output outputs[20000];
-    struct tp_plan_file file = {.output_count = count};
-    struct tp_plan plan = {.files = &file, .file_count = 1, .outputs = outputs,
-                           .output_count = count};
-    struct tp_jobs jobs = {.plan = &plan, .cursor_count = 1};
-    struct tp_job job;
-    uint64_t copies = 0, upper = 0;
-    for (uint32_t o = 0; o < count; o++)
-        outputs[o] = (struct tp_output){.bytes = 1, .offset = o, .unit = UINT32_MAX};
-    tp_jobs_sample(&jobs, 256);
-    *sum = 0;
-    while ((job = tp_jobs_next(&jobs, 0)).kind != TP_JOB_NONE)
-        if (job.kind == TP_JOB_COPY) {
-            copies++;
-            upper += job.output >= count / 2;
-            *sum += tp_leaf_mix(job.output);
-        }
-    assert_in_range(upper, copies / 3, copies - copies / 3);
-    return copies;
-}
-
-static void a_sample(void **state)
-{
-    uint64_t first, again;
-    (void)state;
-    assert_int_equal(sampled(256, &first), 256);
-    assert_in_range(sampled(20000, &first), 192, 320);
-    sampled(20000, &again);
-    assert_int_equal(first, again);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -187,7 +152,6 @@ int main(void)
         cmocka_unit_test(boxes_of_devices),
         cmocka_unit_test(one_file_is_left),
         cmocka_unit_test(no_file_is_left),
-        cmocka_unit_test(a_sample),
         cmocka_unit_test(a_row_that_failed_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

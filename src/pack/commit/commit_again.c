@@ -40,45 +40,19 @@ static enum tp_code found(struct again *again, enum tp_found what)
 
 /* ---- another plan ---- */
 
-static void collect_formats(const json_t *request, json_t *set)
+/* The formats that a request names, in its order. */
+static void name_formats(const json_t *request, char text[200])
 {
-    size_t i;
+    size_t i, used = 0;
     const json_t *rule;
+    text[0] = '\0';
+    if (json_object_get(request, "restore"))
+        used = (size_t)snprintf(text, 200, "plain weights");
     json_array_foreach(json_object_get(request, "rules"), i, rule) {
         const char *to = json_string_value(json_object_get(rule, "to"));
-        if (to)
-            tp_json_set(set, to, json_true());
+        if (to && used < 200 && !strstr(text, to))
+            used += (size_t)snprintf(text + used, 200 - used, "%s%s", used ? ", " : "", to);
     }
-    if (json_object_get(request, "restore"))
-        tp_json_set(set, "plain weights", json_true());
-}
-
-static void name_formats(json_t *set, char *text, size_t room)
-{
-    const char *name;
-    json_t *ignored;
-    size_t used = 0;
-    json_object_foreach(set, name, ignored)
-        if (used < room)
-            used += (size_t)snprintf(text + used, room - used, "%s%s", used ? ", " : "", name);
-}
-
-/* By what the manifest says was asked for. */
-static enum tp_found compare_requests(struct again *again, const json_t *theirs, const json_t *ours)
-{
-    json_t *a = json_object(), *b = json_object();
-    enum tp_found what = TP_FOUND_SAME;
-    collect_formats(theirs, a);
-    collect_formats(ours, b);
-    if (a && b && !json_equal(a, b)) {
-        what = TP_FOUND_FORMAT;
-        name_formats(a, again->look->detail, sizeof again->look->detail);
-    } else if (!json_equal(theirs, ours)) {
-        what = TP_FOUND_OPTIONS;
-    }
-    json_decref(a);
-    json_decref(b);
-    return what;
 }
 
 static bool same_sources(const struct again *again)
@@ -98,33 +72,36 @@ static bool same_sources(const struct again *again)
     return count == ckpt->file_count;
 }
 
+/* By what the manifest says was asked for. */
+static enum tp_found compare_requests(struct again *again, const json_t *theirs)
+{
+    char mine[200];
+    json_t *ours = tp_request_record(again->c->request);
+    name_formats(ours, mine);
+    name_formats(theirs, again->look->detail);
+    bool format = strcmp(mine, again->look->detail) != 0, same = json_equal(theirs, ours);
+    json_decref(ours);
+    if (format || !same)
+        return format ? TP_FOUND_FORMAT : TP_FOUND_OPTIONS;
+    /* then the source is another one, or its config.json */
+    return same_sources(again) && again->newest <= again->made ? TP_FOUND_VERSION
+                                                               : TP_FOUND_SOURCE;
+}
+
 /* The plan's hash says no more than that something is different. */
-static enum tp_code look_at_request(struct again *again)
+static enum tp_code look_at_request(struct again *again, int fd, const char *path)
 {
     enum { MOST = 64 << 20 };
-    struct tp_commit *c = again->c;
-    const struct tp_manifest *manifest = &again->manifest;
-    const uint64_t size = manifest->request_size, mark = tp_json_mark();
-    char *path = tp_os_format(c->err, "%s/" TP_MANIFEST_NAME, c->output);
-    char *text = size && size <= MOST ? tp_os_alloc((size_t)size, c->err) : NULL;
-    int fd = -1;
-    enum tp_code code = path && !c->err->code ? TP_OK : TP_E_MEMORY;
-    json_t *theirs = NULL, *ours = c->request ? tp_request_record(c->request) : NULL;
-    if (code == TP_OK && text && (code = tp_os_open(path, O_RDONLY, 0, &fd, c->err)) == TP_OK &&
-        (code = tp_os_read(fd, text, size, manifest->request_at, path, c->err)) == TP_OK)
+    struct tp_err *err = again->c->err;
+    const uint64_t size = again->manifest.request_size, mark = tp_json_mark();
+    char *text = size && size <= MOST ? tp_os_alloc((size_t)size, err) : NULL;
+    json_t *theirs = NULL;
+    if (text && tp_os_read(fd, text, size, again->manifest.request_at, path, err) == TP_OK)
         theirs = tp_json_load(text, (size_t)size, &(json_error_t){0});
-    tp_os_close(&fd);
-    enum tp_found what = TP_FOUND_OPTIONS;
-    if (theirs && ours)
-        what = compare_requests(again, theirs, ours);
-    if (what == TP_FOUND_SAME) /* then the source is another one, or its config.json */
-        what = same_sources(again) && again->newest <= again->made ? TP_FOUND_VERSION
-                                                                   : TP_FOUND_SOURCE;
+    enum tp_found what = theirs ? compare_requests(again, theirs) : TP_FOUND_OPTIONS;
     json_decref(theirs);
-    json_decref(ours);
     free(text);
-    free(path);
-    code = tp_json_check(mark, code, c->err);
+    enum tp_code code = tp_json_check(mark, err->code, err);
     return code ? code : found(again, what);
 }
 
@@ -206,20 +183,35 @@ static const struct tp_manifest_source *find_source(const struct again *again, c
     return NULL;
 }
 
-static enum tp_code read_shard(struct again *again, uint32_t f, enum tp_found *what)
+/* Reads the shards that are newer, if the sums of all of them are known. */
+static enum tp_code read_shards(struct again *again, enum tp_found *what)
 {
     const struct tp_commit *c = again->c;
+    const struct tp_checkpoint *ckpt = c->plan->ckpt;
     const struct tp_run_options *run = &c->options->run;
-    const struct tp_manifest_source *source =
-        find_source(again, c->plan->ckpt->files[f].name);
     const struct tp_sum_options options = {run->jobs, run->stop, run->progress, run->progress_arg};
-    struct tp_sum sum;
-    *what = TP_FOUND_MAYBE;
-    if (!again->read || !source || !source->has_data)
-        return TP_OK;
-    enum tp_code code = tp_source_sum(c->plan->ckpt, f, &options, &sum, c->err);
-    *what = sum.a == source->data.a && sum.b == source->data.b ? TP_FOUND_AGAIN : TP_FOUND_SOURCE;
-    return code;
+    struct tp_sum *sums = tp_os_alloc((ckpt->file_count + 1) * sizeof *sums, c->err);
+    bool *newer = tp_os_zalloc(ckpt->file_count + 1, sizeof *newer, c->err), any = false;
+    enum tp_code code = sums && newer ? TP_OK : TP_E_MEMORY;
+    *what = TP_FOUND_SAME;
+    for (size_t f = 0; f < ckpt->file_count && code == TP_OK; f++) {
+        const struct tp_manifest_source *source = find_source(again, ckpt->files[f].name);
+        any |= newer[f] = is_newer(again, ckpt->files[f].path);
+        if (newer[f] && !(again->read && source && source->has_data))
+            *what = TP_FOUND_MAYBE;
+    }
+    if (any && *what == TP_FOUND_SAME && code == TP_OK && !c->err->code) {
+        code = tp_source_sums(ckpt, newer, &options, sums, c->err);
+        *what = TP_FOUND_AGAIN;
+        for (size_t f = 0; f < ckpt->file_count && code == TP_OK; f++) {
+            const struct tp_sum *sum = &find_source(again, ckpt->files[f].name)->data;
+            if (newer[f] && (sum->a != sums[f].a || sum->b != sums[f].b))
+                *what = TP_FOUND_SOURCE;
+        }
+    }
+    free(sums);
+    free(newer);
+    return code ? code : c->err->code;
 }
 
 /* A copy, or the card, which is in the output in another form. */
@@ -227,32 +219,20 @@ static enum tp_code read_other(struct again *again, const char *name, enum tp_fo
 {
     const struct tp_checkpoint *ckpt = again->c->plan->ckpt;
     struct tp_err *err = again->c->err;
-    bool card = !tp_commit_copies(again->c->plan, name);
-    const struct tp_manifest_file *copy = card ? NULL
-                                               : tp_manifest_find(&again->manifest, name);
-    const struct tp_manifest_source *source = card ? find_source(again, name) : NULL;
+    const struct tp_manifest_file *copy = tp_manifest_find(&again->manifest, name);
+    const struct tp_manifest_source *card = find_source(again, name);
     uint8_t hash[TP_HASH_BYTES];
     struct stat st;
-    struct tp_sum sum = {0, 0};
-    char *text = NULL, *path = tp_os_format(err, "%s/%s", ckpt->path, name);
-    size_t size;
     int fd = -1;
+    char *path = tp_os_format(err, "%s/%s", ckpt->path, name);
     *what = TP_FOUND_SOURCE;
     enum tp_code code = path ? tp_commit_open_other(ckpt, path, &fd, &st, err) : TP_E_MEMORY;
-    if (code == TP_OK && copy && (uint64_t)st.st_size == copy->size &&
-        (code = tp_leafhash_fd(fd, path, copy->size, hash, err)) == TP_OK &&
-        memcmp(hash, copy->hash, sizeof hash) == 0)
+    if (code == TP_OK && (card || copy) &&
+        (uint64_t)st.st_size == (card ? card->size : copy->size) &&
+        (code = tp_leafhash_fd(fd, path, (uint64_t)st.st_size, hash, err)) == TP_OK &&
+        memcmp(hash, card ? card->header : copy->hash, sizeof hash) == 0)
         *what = TP_FOUND_AGAIN;
-    if (code == TP_OK && source && source->has_data && (uint64_t)st.st_size == source->size &&
-        (code = tp_os_slurp_fd(fd, &st, path, TP_CARD_MAX_BYTES, &text, &size, err)) == TP_OK) {
-        tp_sum_add(&sum, text, size, 0);
-        if (sum.a == source->data.a && sum.b == source->data.b)
-            *what = TP_FOUND_AGAIN;
-    }
-    if (code == TP_OK && card && !source && st.st_size > TP_CARD_MAX_BYTES)
-        *what = TP_FOUND_AGAIN; /* too large to be a text: it is in no output */
     tp_os_close(&fd);
-    free(text);
     free(path);
     return code;
 }
@@ -279,10 +259,9 @@ static enum tp_code look_at_source(struct again *again, enum tp_found *worst)
         if (counts(again, ckpt->others[i]) && is_newer_in(again, ckpt->others[i]) &&
             (code = read_other(again, ckpt->others[i], &what)) == TP_OK && what > *worst)
             *worst = what;
-    for (uint32_t f = 0; f < ckpt->file_count && *worst < TP_FOUND_MAYBE && code == TP_OK; f++)
-        if (is_newer(again, ckpt->files[f].path) &&
-            (code = read_shard(again, f, &what)) == TP_OK && what > *worst)
-            *worst = what;
+    if (*worst < TP_FOUND_MAYBE && code == TP_OK && (code = read_shards(again, &what)) == TP_OK &&
+        what > *worst)
+        *worst = what;
     return code ? code : again->c->err->code;
 }
 
@@ -318,7 +297,8 @@ static enum tp_code look_at_same(struct again *again, int fd)
     return code ? code : found(again, what);
 }
 
-static enum tp_code look_at_manifest(struct again *again, int fd, const struct stat *st)
+static enum tp_code look_at_manifest(struct again *again, int fd, const char *path,
+                                     const struct stat *st)
 {
     char id[TP_HASH_TEXT];
     enum tp_found ignored;
@@ -330,7 +310,7 @@ static enum tp_code look_at_manifest(struct again *again, int fd, const struct s
         return look_at_same(again, fd);
     again->read = false;
     enum tp_code code = look_at_source(again, &ignored);
-    return code ? code : look_at_request(again);
+    return code ? code : look_at_request(again, fd, path);
 }
 
 enum tp_code tp_commit_look(struct tp_commit *c, bool read, struct tp_look *look)
@@ -344,7 +324,7 @@ enum tp_code tp_commit_look(struct tp_commit *c, bool read, struct tp_look *look
     enum tp_code code = path ? TP_OK : TP_E_MEMORY;
     if (code == TP_OK && tp_os_open_regular(path, 0, &fd, &st, &seen) == TP_OK) {
         code = tp_manifest_read(c->output, &again.manifest, &seen) == TP_OK
-                   ? look_at_manifest(&again, fd, &st) : found(&again, TP_FOUND_INCOMPLETE);
+                   ? look_at_manifest(&again, fd, path, &st) : found(&again, TP_FOUND_INCOMPLETE);
     }
     if (code == TP_OK) {
         tp_err_take_unread(c->err, &seen);

@@ -103,20 +103,20 @@ const char *tp_found_reason(enum tp_found found); /* a word for programs */
 enum tp_code tp_commit_fail_found(const struct tp_commit *c, const struct tp_look *look);
 
 /* commit_old.c */
-#define TP_REPLACES_NAME ".tilepack-replaces" /* in an output: which directory it has replaced */
+#define TP_REPLACES_NAME ".tilepack-replaces" /* in an output: it has replaced something */
 /* The finished directory takes the place of the output that is there, which comes to be OUT.old, or
  * OUT.partial until tp_commit_settle(). */
 enum tp_code tp_commit_replace(struct tp_commit *c);
-/* OUTPUT has its name: makes that durable, ends what was replaced, and then removes the journal. What
- * is kept of what was replaced is in c->result. */
-enum tp_code tp_commit_settle(struct tp_commit *c);
+/* OUTPUT, open as `dir`, has its name: makes that durable, ends what was replaced, and then removes
+ * the journal. What is kept of what was replaced is in c->result. */
+enum tp_code tp_commit_settle(struct tp_commit *c, int dir);
 /* The same for an output that an interrupted run has left so; else nothing. TP_E_LOCKED: that run is
  * another process, and at work. */
 enum tp_code tp_commit_settle_former(struct tp_commit *c);
 /* TP_E_EXISTS: OUT.old is there. */
 enum tp_code tp_commit_fail_old(const struct tp_commit *c);
 /* Of a single file that is there and is none of this program's: TP_E_EXISTS where OUT.old is there
- * already; with `act` it gets that name, and may keep the other one. */
+ * already; with `act` it gets that name. */
 enum tp_code tp_commit_keep_file(struct tp_commit *c, bool act);
 
 /* commit_names.c */

@@ -283,12 +283,13 @@ static enum tp_code shard_done(void *arg, uint32_t file, const uint8_t hash[TP_H
                                struct tp_err *err)
 {
     struct tp_commit *c = arg;
-    const struct tp_read_list *read;
+    struct tp_read_list read;
     enum tp_code code = tp_read_sums_file(c->sums, file, &read, err);
     pthread_mutex_lock(&c->lock);
     if (code == TP_OK)
-        code = tp_journal_add(&c->journal, c->plan, file, hash, read, err);
+        code = tp_journal_add(&c->journal, c->plan, file, hash, &read, err);
     pthread_mutex_unlock(&c->lock);
+    free(read.items);
     return code;
 }
 
@@ -316,6 +317,8 @@ static enum tp_code publish(struct tp_commit *c)
         return c->err->code;
     if (replaces) {
         code = tp_commit_replace(c);
+    } else if ((code = tp_commit_remove_file(c->dir, c->partial, TP_REPLACES_NAME, c->err))) {
+        return code; /* of a run that was interrupted before it replaced anything */
     } else if (tp_os_rename(c->partial, c->output, &seen)) { /* an empty directory makes way */
         bool taken = seen.sys == ENOTEMPTY || seen.sys == EEXIST || seen.sys == ENOTDIR;
         if (taken && tp_os_there(c->output, &st, c->err))
@@ -324,7 +327,7 @@ static enum tp_code publish(struct tp_commit *c)
             *c->err = seen;
         code = c->err->code;
     }
-    return code ? code : tp_commit_settle(c);
+    return code ? code : tp_commit_settle(c, c->dir);
 }
 
 /* Says, to whoever wants to know, that `count` shards (`of` so many) are there already. */

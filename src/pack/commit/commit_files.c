@@ -208,8 +208,7 @@ static enum tp_code read_card(struct tp_commit *c, char **text)
     if (*text) {
         c->data.card = true;
         c->data.card_size = size;
-        c->data.card_sum = (struct tp_sum){0, 0};
-        tp_sum_add(&c->data.card_sum, *text, size, 0);
+        code = tp_commit_hash_text(*text, size, c->data.card_hash, c->err);
     }
     for (size_t at = 0; *text && at < size; at++)
         if (!(*text)[at]) /* would end it */

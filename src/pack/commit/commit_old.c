@@ -2,9 +2,9 @@
  *
  * In one step the new output and what was there change places; what was there then becomes OUT.old.
  * All of it is removed where all of it is as this program has written it, by its own manifest; else
- * none of it, and whoever called says where it lies. Which directory was replaced stands in the
- * output itself (TP_REPLACES_NAME), together with its journal, until nothing is left to do: so the
- * next run ends what an interrupted one has left.
+ * none of it, and whoever called says where it lies. That there is something to end stands in the
+ * output itself (TP_REPLACES_NAME), beside its journal, until it is done: so the next run ends what
+ * an interrupted one has left.
  *
  * Invariant: nothing is removed but by its name in a directory that is open, and a directory only
  * when it is empty.
@@ -24,18 +24,6 @@
 #include <string.h>
 
 #define SMALL (UINT64_C(1) << 20) /* files below it are compared by their hash, too */
-
-/* By what a directory is known under any name. */
-struct identity {
-    unsigned long long device, inode;
-};
-
-static bool has_identity(const char *path, const struct identity *id, struct tp_err *err)
-{
-    struct stat st;
-    return tp_os_link_there(path, &st, err) && (unsigned long long)st.st_dev == id->device &&
-           (unsigned long long)st.st_ino == id->inode;
-}
 
 /* ---- whether it is as it was written ---- */
 
@@ -90,6 +78,8 @@ static enum tp_code judge(const struct tp_commit *c, int dir, const struct tp_os
     char *say = c->result->old_why;
     const size_t room = sizeof c->result->old_why;
     const char *why;
+    if (!list->count) /* the rest of a removal */
+        return TP_OK;
     tp_manifest_read(c->old, &manifest, &seen);
     tp_err_take_unread(c->err, &seen);
     if (!manifest.intact)
@@ -163,18 +153,6 @@ static enum tp_code dispose(struct tp_commit *c)
 
 /* ---- the step, and what follows it ---- */
 
-static enum tp_code note_replaced(struct tp_commit *c)
-{
-    struct stat st;
-    char text[64];
-    if (!tp_os_link_there(c->output, &st, c->err))
-        return c->err->code ? c->err->code : tp_os_fail(c->err, ENOENT, c->output, "cannot look");
-    int size = snprintf(text, sizeof text, "%llu %llu\n", (unsigned long long)st.st_dev,
-                        (unsigned long long)st.st_ino);
-    enum tp_code code = tp_commit_write_small(c, TP_REPLACES_NAME, text, (size_t)size, false);
-    return code ? code : tp_os_fsync_dir(c->partial, c->err);
-}
-
 /* Where a file system knows no exchange: for a moment nothing has the name. */
 static enum tp_code replace_in_two(struct tp_commit *c)
 {
@@ -189,7 +167,9 @@ static enum tp_code replace_in_two(struct tp_commit *c)
 
 enum tp_code tp_commit_replace(struct tp_commit *c)
 {
-    enum tp_code code = note_replaced(c);
+    enum tp_code code = tp_commit_write_small(c, TP_REPLACES_NAME, "", 0, false);
+    if (code == TP_OK)
+        code = tp_os_fsync_dir(c->partial, c->err);
     if (code || tp_os.exchange(c->partial, c->output) == 0)
         return code;
     if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP)
@@ -199,66 +179,57 @@ enum tp_code tp_commit_replace(struct tp_commit *c)
     return tp_os_fail(c->err, sys, c->output, "cannot exchange the old output for the new");
 }
 
-static bool read_note(int dir, struct identity *id, struct tp_err *err)
-{
-    char *text;
-    size_t size;
-    struct tp_err seen = {0};
-    bool has = tp_below_slurp(dir, TP_REPLACES_NAME, TP_REPLACES_NAME, 64, &text, &size, &seen) ==
-                   TP_OK &&
-               sscanf(text, "%llu %llu", &id->device, &id->inode) == 2;
-    tp_err_take_unread(err, &seen);
-    free(text);
-    return has;
-}
-
-/* What was replaced, under whatever name it is. */
-static enum tp_code settle_old(struct tp_commit *c, const struct identity *id)
-{
-    bool taken = false;
-    enum tp_code code = TP_OK;
-    if (has_identity(c->partial, id, c->err)) /* it has changed places with the output */
-        code = tp_os_rename_new(c->partial, c->old, &taken, c->err);
-    if (code || c->err->code)
-        return c->err->code;
-    if (taken) {
-        snprintf(c->result->old_why, sizeof c->result->old_why, "%s is there already", c->old);
-        return (c->result->old = tp_os_copy(c->err, c->partial)) ? TP_OK : TP_E_MEMORY;
-    }
-    /* no power cut may take the step back once files of the old content are gone */
-    if ((code = tp_os_fsync_dir(c->parent, c->err)))
-        return code;
-    return has_identity(c->old, id, c->err) ? dispose(c) : c->err->code;
-}
-
-enum tp_code tp_commit_settle(struct tp_commit *c)
-{
-    struct identity id;
-    int dir = -1;
-    enum tp_code code = tp_os_open(c->output, O_RDONLY | O_DIRECTORY, 0, &dir, c->err);
-    if (code == TP_OK && read_note(dir, &id, c->err))
-        code = settle_old(c, &id);
-    else if (code == TP_OK && (code = c->err->code) == TP_OK)
-        code = tp_os_fsync_dir(c->parent, c->err);
-    if (code == TP_OK &&
-        (code = tp_commit_remove_file(dir, c->output, TP_REPLACES_NAME, c->err)) == TP_OK &&
-        (code = tp_commit_remove_file(dir, c->output, TP_JOURNAL_NAME, c->err)) == TP_OK)
-        code = tp_os_fsync_dir(c->output, c->err);
-    tp_os_close(&dir);
-    if (code && !c->err->hint[0])
-        tp_err_hint(c->err, "the output is complete and in its place; the same command again ends "
-                            "what is left to do");
-    return code;
-}
-
-/* Whether a file is there that only an output which is being written has. */
-static bool is_there(const struct tp_commit *c, const char *name)
+/* Whether a file is there that only an output has which is being written, or is not settled. */
+static bool has(const struct tp_commit *c, const char *name)
 {
     struct stat st;
     char *path = tp_os_format(c->err, "%s/%s", c->output, name);
     bool is = tp_os_link_there(path, &st, c->err);
     free(path);
     return is;
+}
+
+/* What was replaced: it has the name of the unfinished output, or OUT.old, or is gone. */
+static enum tp_code settle_old(struct tp_commit *c)
+{
+    struct stat st;
+    bool taken = false;
+    enum tp_code code = TP_OK;
+    if (tp_os_link_there(c->partial, &st, c->err))
+        code = tp_os_rename_new(c->partial, c->old, &taken, c->err);
+    if (code || c->err->code)
+        return c->err->code;
+    if (taken) {
+        snprintf(c->result->old_why, sizeof c->result->old_why, "there is another OUT.old");
+        return (c->result->old = tp_os_copy(c->err, c->partial)) ? TP_OK : TP_E_MEMORY;
+    }
+    /* no power cut may take the step back once files of the old content are gone */
+    if ((code = tp_os_fsync_dir(c->parent, c->err)))
+        return code;
+    return tp_os_link_there(c->old, &st, c->err) ? dispose(c) : c->err->code;
+}
+
+enum tp_code tp_commit_settle(struct tp_commit *c, int dir)
+{
+    if (!tp_os_has_name(dir, c->output, c->err) && !c->err->code) {
+        tp_err_path(c->err, c->output);
+        tp_err_hint(c->err, "see who else may write there, and run the command again");
+        tp_fail(c->err, TP_E_USAGE, "somebody has replaced the unfinished output at the last "
+                "moment: what has its name now is not of this run");
+    }
+    enum tp_code code = c->err->code;
+    if (code == TP_OK && has(c, TP_REPLACES_NAME))
+        code = settle_old(c);
+    else if (code == TP_OK && (code = c->err->code) == TP_OK)
+        code = tp_os_fsync_dir(c->parent, c->err);
+    if (code == TP_OK &&
+        (code = tp_commit_remove_file(dir, c->output, TP_REPLACES_NAME, c->err)) == TP_OK &&
+        (code = tp_commit_remove_file(dir, c->output, TP_JOURNAL_NAME, c->err)) == TP_OK)
+        code = tp_os_fsync_dir(c->output, c->err);
+    if (code && !c->err->hint[0])
+        tp_err_hint(c->err, "the output is complete and in its place; the same command again ends "
+                            "what is left to do");
+    return code;
 }
 
 /* The lock of a journal that may be another process's. */
@@ -281,7 +252,8 @@ enum tp_code tp_commit_settle_former(struct tp_commit *c)
 {
     struct tp_manifest manifest;
     struct tp_err seen = {0};
-    bool left = is_there(c, TP_JOURNAL_NAME) || is_there(c, TP_REPLACES_NAME);
+    int dir = -1;
+    bool left = has(c, TP_JOURNAL_NAME) || has(c, TP_REPLACES_NAME);
     enum tp_code code = c->err->code;
     if (code || !left || (code = check_at_rest(c)))
         return code;
@@ -291,7 +263,11 @@ enum tp_code tp_commit_settle_former(struct tp_commit *c)
     tp_err_take_unread(c->err, &seen);
     if (c->err->code || !complete) /* the unfinished output of another one */
         return c->err->code;
-    return tp_commit_settle(c);
+    code = tp_below_open(AT_FDCWD, c->output, O_RDONLY | O_DIRECTORY, c->output, &dir, c->err);
+    if (code == TP_OK)
+        code = tp_commit_settle(c, dir);
+    tp_os_close(&dir);
+    return code;
 }
 
 enum tp_code tp_commit_fail_old(const struct tp_commit *c)
@@ -322,23 +298,15 @@ static bool is_own_file(const char *path, struct tp_err *err)
 
 enum tp_code tp_commit_keep_file(struct tp_commit *c, bool act)
 {
-    struct stat st, old;
+    struct stat st;
     bool taken = false;
-    if (is_own_file(c->output, c->err) || c->err->code || !tp_os_there(c->output, &st, c->err))
+    if (is_own_file(c->output, c->err) || c->err->code)
         return c->err->code;
-    bool there = tp_os_link_there(c->old, &old, c->err);
-    if (c->err->code)
-        return c->err->code;
-    if (there && (old.st_ino != st.st_ino || old.st_dev != st.st_dev))
-        return tp_commit_fail_old(c);
-    if (!act) /* two names of one file: an interrupted run had just made the second one */
-        return TP_OK;
-    if (!there && tp_os.link(c->output, c->old) != 0) {
-        enum tp_code code = tp_os_rename_new(c->output, c->old, &taken, c->err);
-        if (code || taken)
-            return code ? code : tp_commit_fail_old(c);
-    }
-    snprintf(c->result->old_why, sizeof c->result->old_why,
-             "it is no safetensors file of tilepack's");
+    if (!act)
+        return tp_os_link_there(c->old, &st, c->err) ? tp_commit_fail_old(c) : c->err->code;
+    enum tp_code code = tp_os_rename_new(c->output, c->old, &taken, c->err);
+    if (code || taken)
+        return code ? code : tp_commit_fail_old(c);
+    snprintf(c->result->old_why, sizeof c->result->old_why, "it is no file of tilepack's");
     return (c->result->old = tp_os_copy(c->err, c->old)) ? TP_OK : TP_E_MEMORY;
 }

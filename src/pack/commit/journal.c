@@ -274,21 +274,26 @@ enum tp_code tp_journal_restart(struct tp_journal *journal, const struct tp_jour
 }
 
 enum tp_code tp_journal_add(struct tp_journal *journal, const struct tp_plan *plan, uint32_t file,
-                            const uint8_t hash[TP_HASH_BYTES],
-                            const struct tp_read_list *read, struct tp_err *err)
+                            const uint8_t hash[TP_HASH_BYTES], struct tp_read_list *read,
+                            struct tp_err *err)
 {
     struct tp_text line = {0};
     char digits[TP_HASH_TEXT];
     tp_hash_print(hash, digits);
+    free(journal->read[file].items);
+    journal->read[file] = *read;
+    *read = (struct tp_read_list){0};
+    memcpy(journal->hash[file], hash, TP_HASH_BYTES);
     enum tp_code code = tp_text_addf(&line, err, "%s %s", plan->files[file].name, digits);
-    if (code == TP_OK && (!read->known || (code = tp_read_list_text(read, &line, err)) == TP_OK) &&
+    if (code == TP_OK && (!journal->read[file].known ||
+                          (code = tp_read_list_text(&journal->read[file], &line, err)) == TP_OK) &&
         (code = tp_text_add_word(&line, "\n", err)) == TP_OK &&
-        (code = tp_read_list_copy(&journal->read[file], read, err)) == TP_OK)
-        code = tp_os_write(journal->fd, line.data, line.size, journal->size, journal->path, err);
+        (code = tp_os_write(journal->fd, line.data, line.size, journal->size, journal->path,
+                            err)) == TP_OK)
+        code = tp_os_fsync(journal->fd, journal->path, err);
     journal->size += line.size;
     tp_text_free(&line);
-    memcpy(journal->hash[file], hash, TP_HASH_BYTES);
-    return code ? code : tp_os_fsync(journal->fd, journal->path, err);
+    return code;
 }
 
 enum tp_code tp_journal_join(struct tp_journal *journal, const struct tp_plan *plan,

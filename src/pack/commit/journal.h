@@ -43,10 +43,11 @@ enum tp_code tp_journal_open(int dir, const char *directory, const char *name,
 /* A foreign journal becomes an empty one of this work; the lock is held throughout. */
 enum tp_code tp_journal_restart(struct tp_journal *journal, const struct tp_journal_work *work,
                                 struct tp_err *err);
-/* Enters a finished shard; its fields are valid from then on. */
+/* Enters a finished shard; its fields are valid from then on. Steals the items of *read, in any
+ * case. */
 enum tp_code tp_journal_add(struct tp_journal *journal, const struct tp_plan *plan, uint32_t file,
                             const uint8_t hash[TP_HASH_BYTES],
-                            const struct tp_read_list *read, struct tp_err *err);
+                            struct tp_read_list *read, struct tp_err *err);
 /* Its text, as it is on the disk; fresh memory. */
 enum tp_code tp_journal_text(const struct tp_journal *journal, char **text, size_t *size,
                              struct tp_err *err);

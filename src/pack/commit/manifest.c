@@ -15,33 +15,32 @@ void tp_manifest_plan_id(const struct tp_plan *plan, char text[TP_HASH_TEXT])
     tp_hash_print(plan->id, text);
 }
 
-static void set_data(json_t *json, const struct tp_sum *sum)
+static void set_hash(json_t *json, const char *key, const uint8_t hash[TP_HASH_BYTES])
 {
-    uint8_t bytes[TP_SUM_BYTES];
     char digits[TP_HASH_TEXT];
-    tp_sum_bytes(sum, bytes);
-    tp_hash_print(bytes, digits);
-    tp_json_set(json, "data", json_string(digits));
+    tp_hash_print(hash, digits);
+    tp_json_set(json, key, json_string(digits));
 }
 
 /* The source: its weight files, and its card. */
 static json_t *sources_json(const struct tp_checkpoint *ckpt, const struct tp_manifest_data *data)
 {
     json_t *list = json_array();
+    uint8_t sum[TP_SUM_BYTES];
     for (size_t f = 0; f < ckpt->file_count; f++) {
-        const struct tp_file *file = &ckpt->files[f];
-        char hash[TP_HASH_TEXT];
-        tp_hash_print(file->header_hash, hash);
-        json_t *json = json_pack("{s:s,s:I,s:s}", "name", file->name, "size",
-                                 (json_int_t)file->size, "header", hash);
-        if (data->known[f])
-            set_data(json, &data->sums[f]);
+        json_t *json = json_pack("{s:s,s:I}", "name", ckpt->files[f].name, "size",
+                                 (json_int_t)ckpt->files[f].size);
+        set_hash(json, "header", ckpt->files[f].header_hash);
+        if (data->known[f]) {
+            tp_sum_bytes(&data->sums[f], sum);
+            set_hash(json, "data", sum);
+        }
         tp_json_append(list, json);
     }
     if (data->card) {
         json_t *json = json_pack("{s:s,s:I}", "name", TP_CARD_NAME, "size",
                                  (json_int_t)data->card_size);
-        set_data(json, &data->card_sum);
+        set_hash(json, "xxh3", data->card_hash);
         tp_json_append(list, json);
     }
     return list;

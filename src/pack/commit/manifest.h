@@ -13,9 +13,9 @@
 struct tp_manifest_data {
     struct tp_sum *sums; /* per file of the checkpoint, valid where `known` */
     bool *known;
-    bool card; /* it has a model card, of this size and sum, whose text went into that of the output */
+    bool card; /* it has a model card, of this size and hash, whose text went into that of the output */
     uint64_t card_size;
-    struct tp_sum card_sum;
+    uint8_t card_hash[TP_HASH_BYTES];
 };
 
 /* The manifest's text for a finished plan; `files` as they lie in the directory. */

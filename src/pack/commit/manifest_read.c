@@ -170,6 +170,8 @@ static enum tp_code take_source(struct reader *r, const struct entry *entry)
     if (!entry->text[NAME] || !entry->right || manifest->source_count == TP_MANIFEST_FILES)
         return TP_OK;
     source.has_header = is_hash(entry->text[HEADER], source.header);
+    if (!source.has_header) /* and so no shard */
+        is_hash(entry->text[XXH3], source.header);
     if ((source.has_data = is_hash(entry->text[DATA], data)))
         source.data = tp_sum_of_bytes(data);
     void *sources = manifest->sources;

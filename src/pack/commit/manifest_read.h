@@ -22,7 +22,7 @@ struct tp_manifest_source {
     char *name;
     uint64_t size;
     bool has_header, has_data;
-    uint8_t header[TP_HASH_BYTES];
+    uint8_t header[TP_HASH_BYTES]; /* or of all of a file that is not safetensors */
     struct tp_sum data;
 };
 

@@ -84,10 +84,6 @@ static int real_rename_new(const char *from, const char *to)
 {
     return renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
 }
-static int real_link(const char *from, const char *to)
-{
-    return linkat(AT_FDCWD, from, AT_FDCWD, to, 0);
-}
 static int real_exchange(const char *a, const char *b)
 {
     return renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
@@ -139,7 +135,6 @@ struct tp_os tp_os = {
     .fallocate = real_fallocate,
     .ftruncate = ftruncate,
     .rename = rename,
-    .link = real_link,
     .rename_new = real_rename_new,
     .exchange = real_exchange,
     .mkdir = mkdir,

@@ -46,7 +46,6 @@ struct tp_os {
     int (*fallocate)(int fd, off_t offset, off_t size, bool fill);
     int (*ftruncate)(int fd, off_t size);
     int (*rename)(const char *from, const char *to);
-    int (*link)(const char *from, const char *to); /* of a link itself, not of what it leads to */
     int (*rename_new)(const char *from, const char *to); /* EEXIST: `to` is taken */
     int (*exchange)(const char *a, const char *b); /* swaps two names in one step */
     int (*mkdir)(const char *path, mode_t mode);

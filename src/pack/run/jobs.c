@@ -4,8 +4,6 @@
 #include "base/num.h"
 #include "pack/file/leafhash.h"
 
-#define SAMPLE_GROUPS 16
-
 uint64_t tp_copy_bytes(const struct tp_output *output, uint64_t index)
 {
     return tp_min_u64(TP_LEAF_BYTES - (output->offset + index) % TP_LEAF_BYTES,
@@ -55,49 +53,9 @@ static bool in_file(const struct tp_plan *plan, uint32_t g, uint32_t file)
  * that follows in the file, so that its boxes will not have to wait. */
 static bool stats_due(struct tp_jobs *jobs, uint32_t g, uint32_t file, struct tp_job *job)
 {
-    return next_stats(jobs, g, job) || (!jobs->sample && g + 1 < jobs->plan->group_count &&
-                                        in_file(jobs->plan, g + 1, file) &&
-                                        next_stats(jobs, g + 1, job));
-}
-
-void tp_jobs_sample(struct tp_jobs *jobs, uint64_t count)
-{
-    const struct tp_plan *plan = jobs->plan;
-    uint64_t all = 0;
-    for (size_t o = 0; o < plan->output_count; o++)
-        if (plan->outputs[o].unit == UINT32_MAX)
-            all += tp_ceil_div(plan->outputs[o].bytes, TP_LEAF_BYTES);
-    for (size_t u = 0; u < plan->unit_count; u++)
-        all += jobs->grids[u]->count;
-    jobs->sample = all > count && count ? UINT64_MAX / all * count : 0;
-    jobs->sample_groups = jobs->sample_boxes = UINT64_MAX;
-    if (plan->group_count <= SAMPLE_GROUPS)
-        jobs->sample_boxes = jobs->sample;
-    else if (jobs->sample < (jobs->sample_groups = UINT64_MAX / plan->group_count * SAMPLE_GROUPS))
-        jobs->sample_boxes = jobs->sample / SAMPLE_GROUPS * plan->group_count;
-}
-
-/* Without structure, as layers repeat. Before a box whose unit needs stats its group is read whole:
- * few groups are chosen, and more boxes of each. */
-static bool in_sample(const struct tp_jobs *jobs, const struct tp_cursor *cursor)
-{
-    uint32_t unit = jobs->plan->outputs[cursor->output].unit;
-    uint64_t most = jobs->sample;
-    if (unit != UINT32_MAX && jobs->plan->units[unit].stats != UINT32_MAX) {
-        if (tp_leaf_mix(tp_jobs_group(jobs, unit, cursor->index)) > jobs->sample_groups)
-            return false;
-        most = jobs->sample_boxes;
-    }
-    return tp_leaf_mix(tp_leaf_mix(cursor->output) + cursor->index) <= most;
-}
-
-static void skip_unsampled(const struct tp_jobs *jobs, struct tp_cursor *cursor)
-{
-    const struct tp_output *output = &jobs->plan->outputs[cursor->output];
-    bool copied = output->unit == UINT32_MAX;
-    uint64_t end = copied ? output->bytes : jobs->grids[output->unit]->count;
-    while (cursor->index < end && !in_sample(jobs, cursor))
-        cursor->index += copied ? tp_copy_bytes(output, cursor->index) : 1;
+    return next_stats(jobs, g, job) ||
+           (g + 1 < jobs->plan->group_count && in_file(jobs->plan, g + 1, file) &&
+            next_stats(jobs, g + 1, job));
 }
 
 static void next_output(struct tp_cursor *cursor)
@@ -119,8 +77,6 @@ static bool next_of_file(struct tp_jobs *jobs, struct tp_cursor *cursor, struct 
     for (; cursor->output < file->first_output + file->output_count; next_output(cursor)) {
         const struct tp_output *output = &plan->outputs[cursor->output];
         uint32_t unit = output->unit;
-        if (jobs->sample)
-            skip_unsampled(jobs, cursor);
         *job = (struct tp_job){TP_JOB_BOX, cursor->file, cursor->output, unit, cursor->index};
         if (output->constant) {
             job->kind = TP_JOB_CONSTANT;

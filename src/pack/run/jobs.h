@@ -46,9 +46,6 @@ struct tp_jobs {
     const struct tp_plan *plan;
     const struct tp_grid **grids; /* per unit */
     const bool *skip_file;       /* or NULL */
-    uint64_t sample;             /* see tp_jobs_sample(); 0: all jobs are issued. Numbers of jobs,
-                                    mixed, up to which they are issued; of units with stats: */
-    uint64_t sample_groups, sample_boxes;
     struct tp_cursor cursors[TP_MAX_CURSORS];
     unsigned cursor_count;
     uint32_t next_file;
@@ -57,10 +54,6 @@ struct tp_jobs {
 
 /* The group that box `index` of a unit belongs to: a stack has one per expert. */
 uint32_t tp_jobs_group(const struct tp_jobs *jobs, uint32_t unit, uint64_t index);
-
-/* From now on about `count` of all boxes and copies are issued, the same ones for the same grids,
- * with what they need; all of them when there are no more. 0: all. */
-void tp_jobs_sample(struct tp_jobs *jobs, uint64_t count);
 
 /* The next job for a worker, TP_JOB_NONE when all are issued. A box whose unit needs
  * stats is issued after the last stats job of its group, so a worker that waits for

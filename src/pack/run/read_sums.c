@@ -39,37 +39,19 @@ void tp_read_owners(const struct tp_plan *plan, uint32_t *owner)
             own(plan, owner, (uint32_t)t, 0);
 }
 
-/* Tensors by the file that they are read for. */
-static void sort_owned(struct tp_read_sums *sums)
-{
-    const size_t tensors = sums->plan->ckpt->tensor_count;
-    size_t *begin = sums->first_owned; /* while it is filled, of a file one place further on */
-    for (size_t t = 0; t < tensors; t++)
-        if (sums->owner[t] != TP_READ_BY_NONE)
-            begin[sums->owner[t] + 2]++;
-    for (size_t f = 0; f < sums->plan->file_count; f++)
-        begin[f + 2] += begin[f + 1];
-    for (size_t t = 0; t < tensors; t++)
-        if (sums->owner[t] != TP_READ_BY_NONE)
-            sums->owned[begin[sums->owner[t] + 1]++] = (uint32_t)t;
-}
-
 enum tp_code tp_read_sums_open(struct tp_read_sums *sums, const struct tp_plan *plan,
                                struct tp_err *err)
 {
     const struct tp_checkpoint *ckpt = plan->ckpt;
-    const size_t tensors = ckpt->tensor_count + 1, files = plan->file_count + 1;
+    const size_t tensors = ckpt->tensor_count + 1;
     uint64_t blocks = 0;
     *sums = (struct tp_read_sums){.plan = plan};
     sums->owner = tp_os_zalloc(tensors, sizeof *sums->owner, err);
-    sums->owned = tp_os_zalloc(tensors, sizeof *sums->owned, err);
-    sums->first_owned = tp_os_zalloc(files + 1, sizeof *sums->first_owned, err);
     sums->first_block = tp_os_zalloc(tensors, sizeof *sums->first_block, err);
-    sums->of = tp_os_zalloc(files, sizeof *sums->of, err);
-    if (!sums->owner || !sums->owned || !sums->first_owned || !sums->first_block || !sums->of)
+    sums->of = tp_os_zalloc(plan->file_count + 1, sizeof *sums->of, err);
+    if (!sums->owner || !sums->first_block || !sums->of)
         return TP_E_MEMORY;
     tp_read_owners(plan, sums->owner);
-    sort_owned(sums);
     for (size_t t = 0; t < ckpt->tensor_count; t++) {
         sums->first_block[t] = blocks;
         blocks += tp_ceil_div(ckpt->tensors[t].bytes, TP_SUM_BLOCK);
@@ -87,8 +69,6 @@ void tp_read_sums_close(struct tp_read_sums *sums)
         free(sums->of[f].items);
     free(sums->of);
     free(sums->owner);
-    free(sums->owned);
-    free(sums->first_owned);
     free(sums->first_block);
     free(sums->seen);
     *sums = (struct tp_read_sums){0};
@@ -165,12 +145,20 @@ static bool take(struct tp_read_sums *sums, uint32_t t, uint64_t *block, uint64_
 /* The tensor that has that byte of a file; TP_NO_TENSOR: the header. */
 static uint32_t tensor_at(const struct tp_checkpoint *ckpt, uint32_t file, uint64_t offset)
 {
-    const size_t behind = tp_checkpoint_behind(ckpt, file, offset);
-    if (!behind)
+    size_t low = 0, high = ckpt->tensor_count;
+    while (low < high) { /* the first that begins behind it */
+        size_t middle = low + (high - low) / 2;
+        const struct tp_tensor *tensor = &ckpt->tensors[ckpt->by_data[middle]];
+        if (tensor->file < file || (tensor->file == file && tensor->offset <= offset))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (!low)
         return TP_NO_TENSOR;
-    const struct tp_tensor *tensor = &ckpt->tensors[ckpt->by_data[behind - 1]];
+    const struct tp_tensor *tensor = &ckpt->tensors[ckpt->by_data[low - 1]];
     return tensor->file == file && offset - tensor->offset < tensor->bytes
-               ? ckpt->by_data[behind - 1] : TP_NO_TENSOR;
+               ? ckpt->by_data[low - 1] : TP_NO_TENSOR;
 }
 
 enum tp_code tp_read_sums_note(void *arg, const struct tp_checkpoint *ckpt, uint32_t file,
@@ -218,31 +206,19 @@ static enum tp_code read_rest(struct tp_read_sums *sums, uint32_t f, uint32_t t,
     return code ? code : add(sums, f, tensor->file, &sum, err);
 }
 
-enum tp_code tp_read_sums_file(struct tp_read_sums *sums, uint32_t f,
-                               const struct tp_read_list **list, struct tp_err *err)
+enum tp_code tp_read_sums_file(struct tp_read_sums *sums, uint32_t f, struct tp_read_list *list,
+                               struct tp_err *err)
 {
     uint8_t *buffer = tp_os_alloc(WORD * TP_SUM_BLOCK, err);
     enum tp_code code = buffer ? TP_OK : TP_E_MEMORY;
-    for (size_t i = sums->first_owned[f]; i < sums->first_owned[f + 1] && code == TP_OK; i++)
-        code = read_rest(sums, f, sums->owned[i], buffer, err);
+    for (uint32_t t = 0; t < sums->plan->ckpt->tensor_count && code == TP_OK; t++)
+        if (sums->owner[t] == f)
+            code = read_rest(sums, f, t, buffer, err);
     free(buffer);
-    sums->of[f].known = code == TP_OK;
-    *list = &sums->of[f];
+    *list = sums->of[f];
+    list->known = code == TP_OK;
+    sums->of[f] = (struct tp_read_list){0};
     return code;
-}
-
-enum tp_code tp_read_list_copy(struct tp_read_list *to, const struct tp_read_list *from,
-                               struct tp_err *err)
-{
-    free(to->items);
-    *to = (struct tp_read_list){tp_os_alloc((from->count + 1) * sizeof *to->items, err), 0, false};
-    if (!to->items)
-        return TP_E_MEMORY;
-    if (from->count)
-        memcpy(to->items, from->items, from->count * sizeof *to->items);
-    to->count = from->count;
-    to->known = from->known;
-    return TP_OK;
 }
 
 enum tp_code tp_read_sums_total(const struct tp_plan *plan, const struct tp_read_list *lists,

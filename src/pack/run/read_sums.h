@@ -25,15 +25,9 @@ struct tp_read_list {
     bool known; /* else nobody has counted */
 };
 
-/* In place of what *to was. */
-enum tp_code tp_read_list_copy(struct tp_read_list *to, const struct tp_read_list *from,
-                               struct tp_err *err);
-
 struct tp_read_sums {
     const struct tp_plan *plan;
     uint32_t *owner;         /* per tensor of the source: a file of the plan, or TP_READ_BY_NONE */
-    uint32_t *owned;         /* the tensors, those of a file together */
-    size_t *first_owned;     /* per file of the plan and behind the last: where they begin */
     uint64_t *first_block;   /* per tensor: the number of its first block */
     _Atomic uint64_t *seen;  /* a bit for each block */
     struct tp_read_list *of; /* per file of the plan */
@@ -59,10 +53,10 @@ enum tp_code tp_read_sums_note(void *arg, const struct tp_checkpoint *ckpt, uint
                                const void *data, uint64_t size, uint64_t offset,
                                struct tp_err *err);
 
-/* With the plan's file f complete: reads what is left of its tensors, and gives all that was read
- * for it, which lives as long as `sums`. */
-enum tp_code tp_read_sums_file(struct tp_read_sums *sums, uint32_t f,
-                               const struct tp_read_list **list, struct tp_err *err);
+/* With the plan's file f complete: reads what is left of its tensors, and hands over what was read
+ * for it, to be freed also where it fails. */
+enum tp_code tp_read_sums_file(struct tp_read_sums *sums, uint32_t f, struct tp_read_list *list,
+                               struct tp_err *err);
 
 /* The sums of the source's files from the lists of all files of the plan, and whether each is known:
  * all of its tensors were read, and counted. */

@@ -406,7 +406,6 @@ static enum tp_code get_ready(struct run *run, struct worker *workers, unsigned 
         return code;
     pthread_mutex_lock(&run->lock);
     run->jobs.grids = run->grids;
-    tp_jobs_sample(&run->jobs, run->options->sample);
     run->ready = true;
     pthread_cond_broadcast(&run->changed);
     pthread_mutex_unlock(&run->lock);

@@ -48,8 +48,6 @@ struct tp_run_options {
     bool same_boxes;           /* with devices the boxes that jobs and memory give without them,
                                   so that what is summed by box is the same; those that do not
                                   fit into a slot are the CPU's */
-    uint64_t sample;           /* about so many boxes and pieces of copies are done, spread over
-                                  all, instead of all; 0: all */
     bool keep_nonfinite;
     atomic_uint_fast64_t *nonfinite; /* per unit: receives how many of the values that are written
                                         plain are NaN or infinite; or NULL */

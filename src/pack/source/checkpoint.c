@@ -73,20 +73,6 @@ const struct tp_tensor *tp_checkpoint_find(const struct tp_checkpoint *ckpt, con
     return bsearch(name, ckpt->tensors, ckpt->tensor_count, sizeof *ckpt->tensors, compare_name);
 }
 
-size_t tp_checkpoint_behind(const struct tp_checkpoint *ckpt, uint32_t file, uint64_t offset)
-{
-    size_t low = 0, high = ckpt->tensor_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const struct tp_tensor *tensor = &ckpt->tensors[ckpt->by_data[middle]];
-        if (tensor->file < file || (tensor->file == file && tensor->offset <= offset))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 static _Thread_local struct {
     tp_checkpoint_seen *seen;
     void *arg;

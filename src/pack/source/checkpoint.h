@@ -114,10 +114,6 @@ uint64_t tp_checkpoint_largest_frame(const struct tp_checkpoint *ckpt, const cha
 /* NULL when there is none of that name. */
 const struct tp_tensor *tp_checkpoint_find(const struct tp_checkpoint *ckpt, const char *name);
 
-/* The place in by_data behind the tensors of earlier files and those of this one that begin at
- * `offset` or before it. */
-size_t tp_checkpoint_behind(const struct tp_checkpoint *ckpt, uint32_t file, uint64_t offset);
-
 /* Is told of bytes of a file that were read, by the thread that has named it; NULL: nobody is. What
  * it fails with is the reading's failure. */
 typedef enum tp_code tp_checkpoint_seen(void *arg, const struct tp_checkpoint *ckpt, uint32_t file,

@@ -1,5 +1,4 @@
-/* Threads take pieces of tensors, one after the other. Invariant: a piece begins and ends with
- * blocks of the sum. */
+/* Threads take files, one after the other. */
 #include "pack/source/source_sums.h"
 
 #include "base/num.h"
@@ -12,94 +11,76 @@ enum { PIECE = 256 * TP_SUM_BLOCK, MAX_THREADS = 64 };
 
 struct reading {
     const struct tp_checkpoint *ckpt;
-    uint32_t file;
+    const bool *which;
     const struct tp_sum_options *options;
-    pthread_mutex_t lock; /* of all below */
-    size_t next;          /* in ckpt->by_data: the tensor whose next piece is at `at` */
-    uint64_t at;
-    struct tp_sum sum;
-    struct tp_err err;
+    struct tp_sum *sums;
+    _Atomic uint32_t next; /* file */
+    pthread_mutex_t lock;
+    struct tp_err err; /* the first failure */
 };
 
-/* Under the lock. */
-static bool stopped(struct reading *r)
+static bool goes_on(struct reading *r)
 {
     int signal = r->options->stop ? atomic_load(r->options->stop) : 0;
+    pthread_mutex_lock(&r->lock);
     if (signal)
         tp_fail(&r->err, signal == 2 ? TP_E_INTERRUPT : TP_E_TERMINATE, "interrupted");
-    return r->err.code != TP_OK;
-}
-
-/* The next piece; NULL: there is none. */
-static const struct tp_tensor *take(struct reading *r, uint64_t *at)
-{
-    const struct tp_tensor *tensor = NULL;
-    pthread_mutex_lock(&r->lock);
-    while (!stopped(r) && !tensor && r->next < r->ckpt->tensor_count) {
-        tensor = &r->ckpt->tensors[r->ckpt->by_data[r->next]];
-        if (tensor->file != r->file) {
-            tensor = NULL;
-            break;
-        }
-        *at = r->at;
-        r->at += PIECE;
-        if (r->at >= tensor->bytes) {
-            r->at = 0;
-            r->next++;
-        }
-        if (*at >= tensor->bytes) /* an empty one */
-            tensor = NULL;
-    }
+    bool on = r->err.code == TP_OK;
     pthread_mutex_unlock(&r->lock);
-    return tensor;
+    return on;
 }
 
-static void *read_pieces(void *arg)
+static enum tp_code read_tensor(struct reading *r, const struct tp_tensor *tensor, uint8_t *data,
+                                struct tp_err *err)
 {
-    struct reading *r = arg;
-    struct tp_sum sum = {0, 0};
-    struct tp_err err = {0};
-    const struct tp_tensor *tensor;
-    uint64_t at;
-    uint8_t *data = tp_os_alloc(PIECE, &err);
-    enum tp_code code = data ? TP_OK : TP_E_MEMORY;
-    while (code == TP_OK && (tensor = take(r, &at))) {
+    enum tp_code code = TP_OK;
+    for (uint64_t at = 0; at < tensor->bytes && code == TP_OK && goes_on(r); at += PIECE) {
         uint64_t size = tp_min_u64(PIECE, tensor->bytes - at);
-        code = tp_checkpoint_read(r->ckpt, r->file, data, size, tensor->offset + at, &err);
-        if (code)
-            break;
-        tp_sum_add(&sum, data, size, tensor->offset + at);
-        if (r->options->progress)
+        code = tp_checkpoint_read(r->ckpt, tensor->file, data, size, tensor->offset + at, err);
+        if (code == TP_OK)
+            tp_sum_add(&r->sums[tensor->file], data, size, tensor->offset + at);
+        if (code == TP_OK && r->options->progress)
             r->options->progress(r->options->progress_arg, size, tensor->name);
     }
+    return code;
+}
+
+static void *read_files(void *arg)
+{
+    struct reading *r = arg;
+    const struct tp_checkpoint *ckpt = r->ckpt;
+    struct tp_err err = {0};
+    uint8_t *data = tp_os_alloc(PIECE, &err);
+    for (uint32_t f; data && (f = atomic_fetch_add(&r->next, 1)) < ckpt->file_count;)
+        for (size_t i = 0; i < ckpt->tensor_count && r->which[f] && err.code == TP_OK; i++)
+            if (ckpt->tensors[ckpt->by_data[i]].file == f)
+                read_tensor(r, &ckpt->tensors[ckpt->by_data[i]], data, &err);
     free(data);
     pthread_mutex_lock(&r->lock);
-    r->sum.a += sum.a;
-    r->sum.b += sum.b;
-    if (code && r->err.code == TP_OK)
+    if (r->err.code == TP_OK)
         r->err = err;
     pthread_mutex_unlock(&r->lock);
     return NULL;
 }
 
-enum tp_code tp_source_sum(const struct tp_checkpoint *ckpt, uint32_t f,
-                           const struct tp_sum_options *options, struct tp_sum *sum,
-                           struct tp_err *err)
+enum tp_code tp_source_sums(const struct tp_checkpoint *ckpt, const bool *which,
+                            const struct tp_sum_options *options, struct tp_sum *sums,
+                            struct tp_err *err)
 {
-    struct reading r = {.ckpt = ckpt, .file = f, .options = options,
-                        .next = tp_checkpoint_behind(ckpt, f, 0)};
+    struct reading r = {.ckpt = ckpt, .which = which, .options = options, .sums = sums};
     pthread_t threads[MAX_THREADS];
     unsigned started = 0;
+    for (size_t f = 0; f < ckpt->file_count; f++)
+        sums[f] = (struct tp_sum){0, 0};
     pthread_mutex_init(&r.lock, NULL);
-    while (started + 1 < options->jobs && started < MAX_THREADS &&
-           tp_os.start_thread(&threads[started], read_pieces, &r) == 0)
+    while (started + 1 < options->jobs && started < MAX_THREADS && started + 1 < ckpt->file_count &&
+           tp_os.start_thread(&threads[started], read_files, &r) == 0)
         started++;
-    read_pieces(&r);
+    read_files(&r);
     for (unsigned i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
     pthread_mutex_destroy(&r.lock);
     if (r.err.code && err && err->code == TP_OK)
         *err = r.err;
-    *sum = r.sum;
     return r.err.code;
 }

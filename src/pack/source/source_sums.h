@@ -1,4 +1,4 @@
-/* Reading a file of a checkpoint for its sum alone (file/sums.h). */
+/* Reading files of a checkpoint for their sums alone (file/sums.h). */
 #ifndef TP_PACK_SOURCE_SUMS_H
 #define TP_PACK_SOURCE_SUMS_H
 
@@ -8,16 +8,16 @@
 #include <stdatomic.h>
 
 struct tp_sum_options {
-    unsigned jobs;    /* threads, at least 1 */
+    unsigned jobs;    /* files that are read at a time, at least 1 */
     atomic_int *stop; /* becomes a signal number when the user interrupts; or NULL */
     void (*progress)(void *arg, uint64_t bytes, const char *tensor); /* or NULL */
     void *progress_arg;
 };
 
-/* The sum of all tensors of file f: reads them once. TP_E_INTERRUPT or TP_E_TERMINATE when it was
- * stopped. */
-enum tp_code tp_source_sum(const struct tp_checkpoint *ckpt, uint32_t f,
-                           const struct tp_sum_options *options, struct tp_sum *sum,
-                           struct tp_err *err);
+/* Sums of all tensors of the files that `which` names, each of which is read once.
+ * TP_E_INTERRUPT or TP_E_TERMINATE when it was stopped. */
+enum tp_code tp_source_sums(const struct tp_checkpoint *ckpt, const bool *which,
+                            const struct tp_sum_options *options, struct tp_sum *sums,
+                            struct tp_err *err);
 
 #endif
