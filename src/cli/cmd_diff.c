@@ -96,12 +96,10 @@ static bool is_alike(const void *of, size_t a, size_t b)
            memcmp(x->shape_b, y->shape_b, sizeof x->shape_b) == 0;
 }
 
-static void add_line(struct tp_table *table, const struct tp_diff_item *item,
-                     const struct tp_line *line)
+static void put_line(struct tp_writer *w, const struct tp_line *line, const void *of)
 {
-    char number[24], shape[2 * TP_SHAPE_TEXT], other[TP_SHAPE_TEXT], max_abs[TP_FIGURE] = "",
-         relative[TP_FIGURE] = "";
-    snprintf(number, sizeof number, "%zu", line->count);
+    const struct tp_diff_item *item = &((const struct tp_diff *)of)->items[line->first];
+    char shape[2 * TP_SHAPE_TEXT], other[TP_SHAPE_TEXT];
     if (item->form_a)
         tp_shape_text(shape, item->shape_a, item->rank_a);
     else
@@ -110,21 +108,18 @@ static void add_line(struct tp_table *table, const struct tp_diff_item *item,
         strcat(shape, " ");
         strcat(shape, tp_shape_text(other, item->shape_b, item->rank_b));
     }
-    if (item->numeric)
-        tp_line_figures(line, max_abs, relative);
-    const char *cells[] = {line->count > 1 ? line->key : item->name, number, shape,
-                           item->form_a ? item->form_a : "-", item->form_b ? item->form_b : "-",
-                           kind_text(item->kind), max_abs, relative};
-    tp_table_row(table, cells);
+    tp_write(w, tp_str("shape", shape), tp_str("a", item->form_a), tp_str("b", item->form_b),
+             tp_str("difference", kind_text(item->kind)),
+             tp_if(!item->numeric, tp_str("max_abs", "")),
+             tp_if(!item->numeric, tp_str("relative", "")));
 }
 
 static int print_table(const struct tp_diff *diff, bool all)
 {
-    static const struct tp_column columns[] = {
-        {"tensor", false, true}, {"count", true, false},      {"shape", false, false},
-        {"A", false, false},     {"B", false, false},         {"difference", false, false},
-        {"max abs", true, false}, {"relative", true, false}};
-    struct tp_table *table = tp_table_new(columns, sizeof columns / sizeof *columns);
+    static const struct tp_field fields[] = {
+        {"tensor", "name", TP_CUT}, {"count", "count", TP_RIGHT}, {"shape", "shape", TP_LEFT},
+        {"A", "a", TP_LEFT}, {"B", "b", TP_LEFT}, {"difference", "difference", TP_LEFT},
+        {"max abs", "max_abs %.3g", TP_RIGHT}, {"relative", "relative %.5f", TP_RIGHT}};
     struct tp_lines lines = {.fold = !all};
     for (size_t i = 0; i < diff->count; i++) {
         const struct tp_diff_item *item = &diff->items[i];
@@ -133,12 +128,7 @@ static int print_table(const struct tp_diff *diff, bool all)
         if (line && item->numeric)
             tp_line_measured(line, &item->distance);
     }
-    for (size_t i = 0; i < lines.count; i++)
-        add_line(table, &diff->items[lines.items[i].first], &lines.items[i]);
-    if (lines.failed)
-        tp_table_fail(table);
-    tp_lines_free(&lines);
-    return tp_table_end(table);
+    return tp_lines_print(&lines, fields, sizeof fields / sizeof *fields, put_line, diff);
 }
 
 static void print_first(const struct tp_diff *diff)

@@ -3,6 +3,7 @@
 #include "cli/facts.h"
 #include "cli/formats_offers.h"
 #include "cli/report.h"
+#include "cli/table.h"
 #include "pack/format/format.h"
 #include "pack/format/format_words.h"
 #include "pack/format/offers.h"
@@ -21,21 +22,20 @@ static bool is_listed(const struct tp_format *format, const char *prefix)
 
 static int print_list(const char *prefix)
 {
-    static const struct tp_column columns[] = {{"name", false, TP_NARROW_WHOLE},
-                                               {"loads in", false, TP_NARROW_FOLD},
-                                               {"what it is", false, TP_NARROW_FOLD}};
-    struct tp_table *table = tp_table_new(columns, 3);
+    static const struct tp_field fields[] = {{"name", "name", TP_LEFT},
+                                             {"loads in", "loads in", TP_FOLD},
+                                             {"what it is", "title", TP_FOLD}};
+    struct tp_table table;
     size_t count;
     const struct tp_format *const *formats = tp_formats(&count);
-    for (size_t i = 0; i < count; i++) {
-        const char *cells[] = {formats[i]->name,
-                               formats[i]->input_only ? "(read, not written)"
-                                                      : formats[i]->loads_in,
-                               formats[i]->title};
+    tp_table_open(&table, fields, 3, NULL);
+    for (size_t i = 0; i < count; i++)
         if (is_listed(formats[i], prefix))
-            tp_table_row(table, cells);
-    }
-    int status = tp_table_end(table);
+            tp_object(&table.w, NULL, tp_str("name", formats[i]->name),
+                      tp_str("loads in", formats[i]->input_only ? "(read, not written)"
+                                                                : formats[i]->loads_in),
+                      tp_str("title", formats[i]->title));
+    int status = tp_table_end(&table);
     if (status == TP_OK)
         printf("\n'tilepack formats NAME' shows one of them in full.\n");
     return status;

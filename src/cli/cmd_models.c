@@ -2,6 +2,7 @@
 #include "cli/cmd.h"
 #include "cli/facts.h"
 #include "cli/report.h"
+#include "cli/table.h"
 #include "pack/model/model.h"
 #include "pack/text/text.h"
 
@@ -27,20 +28,23 @@ static void print_text(const char *name, struct tp_text *text, const struct tp_e
 
 static int print_list(void)
 {
-    static const struct tp_column columns[] = {{"name", false, false}, {"what it is", false, true},
-                                               {"model_type", false, true}};
-    struct tp_table *table = tp_table_new(columns, 3);
+    static const struct tp_field fields[] = {{"name", "name", TP_LEFT},
+                                             {"what it is", "title", TP_CUT},
+                                             {"model_type", "types", TP_CUT}};
+    struct tp_table table;
     struct tp_err err = {0};
     size_t count;
     const struct tp_model *models = tp_models(&count);
+    tp_table_open(&table, fields, 3, NULL);
     for (size_t i = 0; i < count; i++) {
         struct tp_text types = {0};
         add_words(&types, models[i].type, models[i].types, &err);
-        const char *cells[] = {models[i].name, models[i].title, types.data ? types.data : "(any)"};
-        tp_table_row(table, cells);
+        tp_object(&table.w, NULL, tp_str("name", models[i].name),
+                  tp_str("title", models[i].title),
+                  tp_str("types", types.data ? types.data : "(any)"));
         tp_text_free(&types);
     }
-    int status = tp_table_end(table);
+    int status = tp_table_end(&table);
     if (status == TP_OK && err.code)
         return tp_report_error(&err);
     if (status == TP_OK)

@@ -131,45 +131,33 @@ static void take_up(struct tp_lines *lines, const struct tp_verify_report *repor
                                                                        &unit->weighted_none));
 }
 
-static void add_line(struct tp_table *table, const struct tp_unit_result *unit,
-                     const struct tp_line *line)
+static void put_line(struct tp_writer *w, const struct tp_line *line, const void *of)
 {
-    char number[24], shape[TP_SHAPE_TEXT], max_abs[TP_FIGURE], relative[TP_FIGURE], sqnr[32] = "-",
-         gain[64];
-    bool exact = line->relative == 0 && !line->unknown;
-    snprintf(number, sizeof number, "%zu", line->count);
-    tp_line_figures(line, max_abs, relative);
-    if (exact || isfinite(line->sqnr))
-        snprintf(sqnr, sizeof sqnr, isfinite(line->sqnr) ? "%.2f" : "exact", line->sqnr);
-    /* "+0.92", with importance "+0.31 (+1.40 weighted)" */
-    snprintf(gain, sizeof gain, isnan(line->gain)            ? "-"
-                                : isnan(line->weighted_gain) ? "%+.2f"
-                                                             : "%+.2f (%+.2f weighted)",
-             line->gain, line->weighted_gain);
-    const char *cells[] = {line->count > 1 ? line->key : unit->name, number,
-                           tp_box_text(shape, &unit->box, unit->rank), unit->format->name, max_abs,
-                           relative, sqnr, unit->differs ? "differ" : "equal", gain};
-    tp_table_row(table, cells);
+    const struct tp_unit_result *unit =
+        &((const struct tp_verify_report *)of)->units[line->first];
+    const bool exact = line->relative == 0 && !line->unknown && isinf(line->sqnr);
+    char shape[TP_SHAPE_TEXT];
+    tp_write(w, tp_str("shape", tp_box_text(shape, &unit->box, unit->rank)),
+             tp_str("format", unit->format->name),
+             exact ? tp_str("sqnr_db", "exact") : tp_real("sqnr_db", line->sqnr),
+             tp_str("bytes", unit->differs ? "differ" : "equal"));
+    tp_cellf(w, "gain", isnan(line->gain) ? "-" : isnan(line->weighted_gain) ? "%+.2f"
+             : "%+.2f (%+.2f weighted)", line->gain, line->weighted_gain);
 }
 
 static int print_table(const struct tp_verify_report *report, bool all)
 {
-    static const struct tp_column columns[] = {
-        {"weight", false, true}, {"count", true, false},    {"shape", false, false},
-        {"format", false, false}, {"max abs", true, false}, {"relative", true, false},
-        {"SQNR dB", true, false}, {"bytes", false, false}, {"search gains dB", false, false}};
-    size_t width = sizeof columns / sizeof *columns - !any_search(report);
-    struct tp_table *table = tp_table_new(columns, width);
+    static const struct tp_field fields[] = {
+        {"weight", "name", TP_CUT}, {"count", "count", TP_RIGHT}, {"shape", "shape", TP_LEFT},
+        {"format", "format", TP_LEFT}, {"max abs", "max_abs %.3g", TP_RIGHT},
+        {"relative", "relative %.5f", TP_RIGHT}, {"SQNR dB", "sqnr_db %.2f", TP_RIGHT},
+        {"bytes", "bytes", TP_LEFT}, {"search gains dB", "gain", TP_LEFT}};
     struct tp_lines lines = {.fold = !all};
     for (size_t u = 0; u < report->unit_count; u++)
         if (is_measured(&report->units[u]))
             take_up(&lines, report, u);
-    for (size_t i = 0; i < lines.count; i++)
-        add_line(table, &report->units[lines.items[i].first], &lines.items[i]);
-    if (lines.failed)
-        tp_table_fail(table);
-    tp_lines_free(&lines);
-    return tp_table_end(table);
+    return tp_lines_print(&lines, fields, sizeof fields / sizeof *fields - !any_search(report),
+                          put_line, report);
 }
 
 /* Figures leave these values out, and may look as if there were none. */

@@ -2,7 +2,8 @@
 #include "cli/compare_report.h"
 
 #include "cli/human.h"
-#include "cli/rows.h"
+#include "cli/report.h"
+#include "cli/table.h"
 
 /* Weights that are shown of each format; of more than FEW formats only under --verbose. */
 enum { SHOWN_OF_ONE = 20, SHOWN_OF_EACH = 3, FEW = 3 };
@@ -75,11 +76,8 @@ static int print_formats(const struct tp_candidates *all)
         {"share", "share", TP_RIGHT},          {"weights", "weights", TP_RIGHT},
         {"bits", "bits_", TP_RIGHT},           {"SNR dB", "snr_db %.2f", TP_RIGHT},
         {"worst dB", "worst_db %.2f", TP_RIGHT}, {"the worst", "remark", TP_FOLD}};
-    struct tp_row_writer rows;
-    tp_rows_open(&rows, fields, sizeof fields / sizeof *fields, NULL);
-    for (size_t i = 0; i < all->count; i++)
-        put_format(&rows.w, i, all);
-    return tp_rows_end(&rows);
+    return tp_table_print(fields, sizeof fields / sizeof *fields, "formats",
+                          tp_list("formats", all->count, put_format, all));
 }
 
 static int print_worst(const struct tp_candidates *all, bool verbose)
@@ -88,13 +86,13 @@ static int print_worst(const struct tp_candidates *all, bool verbose)
         {"format", "of", TP_LEFT},             {"the worst weights", "name", TP_FOLD},
         {"shape", "shape", TP_LEFT},           {"SNR dB", "snr_db %.2f", TP_RIGHT},
         {"relative", "relative %.5f", TP_RIGHT}, {"max abs", "max_abs %.3g", TP_RIGHT}};
-    struct tp_row_writer rows;
+    struct tp_table table;
     size_t shown = verbose ? SIZE_MAX : all->count == 1 ? SHOWN_OF_ONE : SHOWN_OF_EACH;
-    tp_rows_open(&rows, fields, sizeof fields / sizeof *fields, NULL);
+    tp_table_open(&table, fields, sizeof fields / sizeof *fields, NULL);
     for (size_t i = 0; i < all->count; i++)
         for (size_t r = 0; r < all->items[i].rank_count && r < shown; r++)
-            put_weight(&rows.w, r, &all->items[i]);
-    return tp_rows_end(&rows);
+            put_weight(&table.w, r, &all->items[i]);
+    return tp_table_end(&table);
 }
 
 /* Figures leave these values out, and may look as if there were none. */

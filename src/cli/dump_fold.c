@@ -4,6 +4,7 @@
  */
 #include "cli/dump.h"
 #include "cli/fold.h"
+#include "cli/table.h"
 #include "pack/format/format_words.h"
 
 #include <ctype.h>
@@ -65,16 +66,16 @@ static int by_line(const void *left, const void *right)
 /* ---- lines ---------------------------------------------------------------- */
 
 /* `count` entries of one line under that name. */
-static void add_line(struct tp_table *table, const char *name, const struct entry *first,
+static void put_line(struct tp_table *table, const char *name, const struct entry *first,
                      size_t count)
 {
-    char shape[TP_SHAPE_TEXT], number[24], bytes[TP_HUMAN];
+    char bytes[TP_HUMAN];
     const struct tp_tensor *tensor = first->tensor;
-    snprintf(number, sizeof number, "%zu", count);
-    const char *cells[] = {name, number, tp_dtype_name(tensor->dtype),
-                           tp_shape_text(shape, tensor->shape, tensor->rank),
-                           tp_human_bytes(bytes, count * tensor->bytes), first->holds};
-    tp_table_row(table, cells);
+    tp_object(&table->w, NULL, tp_str("name", name), tp_num("count", count),
+              tp_str("dtype", tp_dtype_name(tensor->dtype)),
+              tp_numbers("shape", tensor->shape, tensor->rank),
+              tp_str("size", tp_human_bytes(bytes, count * tensor->bytes)),
+              tp_str("holds", first->holds));
 }
 
 static size_t line_length(const struct entry *entries, size_t count)
@@ -89,7 +90,7 @@ static void add_lines(struct tp_table *table, const struct entry *entries, size_
 {
     for (size_t i = 0, length; i < count; i += length) {
         length = line_length(&entries[i], count - i);
-        add_line(table, entries[i].key, &entries[i], length);
+        put_line(table, entries[i].key, &entries[i], length);
     }
 }
 
@@ -180,12 +181,12 @@ static void add_node(struct tree *tree, const struct entry *entries, size_t coun
         ends++;
     for (size_t i = 0, length; i < ends; i += length) {
         length = line_length(&entries[i], ends - i);
-        add_line(tree->table, tree->line, &entries[i], length);
+        put_line(tree->table, tree->line, &entries[i], length);
     }
-    if (!ends) {
-        const char *cells[] = {tree->line, NULL, NULL, NULL, NULL, NULL};
-        tp_table_row(tree->table, cells);
-    }
+    if (!ends)
+        tp_object(&tree->table->w, NULL, tp_str("name", tree->line), tp_str("count", ""),
+                  tp_str("dtype", ""), tp_str("shape", ""), tp_str("size", ""),
+                  tp_str("holds", ""));
     if (ends < count)
         add_branch(tree, entries + ends, count - ends, at + size + 1, depth + 1);
 }
@@ -208,16 +209,18 @@ static void add_branch(struct tree *tree, const struct entry *entries, size_t co
 
 static int print_entries(const struct entry *entries, size_t count, bool tree)
 {
-    const struct tp_column columns[] = {
-        {"tensor", false, tree ? TP_NARROW_CUT : TP_NARROW_FOLD}, {"count", true, TP_NARROW_WHOLE},
-        {"dtype", false, TP_NARROW_WHOLE}, {"shape", false, TP_NARROW_WHOLE},
-        {"size", true, TP_NARROW_WHOLE},   {"holds", false, TP_NARROW_WHOLE}};
-    struct tree all = {.table = tp_table_new(columns, sizeof columns / sizeof *columns)};
+    const struct tp_field fields[] = {
+        {"tensor", "name", tree ? TP_CUT : TP_FOLD}, {"count", "count", TP_RIGHT},
+        {"dtype", "dtype", TP_LEFT}, {"shape", "shape", TP_LEFT}, {"size", "size", TP_RIGHT},
+        {"holds", "holds", TP_LEFT}};
+    struct tp_table table;
+    struct tree all = {.table = &table};
+    tp_table_open(&table, fields, sizeof fields / sizeof *fields, NULL);
     if (tree)
         add_branch(&all, entries, count, 0, 0);
     else
-        add_lines(all.table, entries, count);
-    return tp_table_end(all.table);
+        add_lines(&table, entries, count);
+    return tp_table_end(&table);
 }
 
 int tp_dump_fold(const struct tp_listing *listing, bool tree)

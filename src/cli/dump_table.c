@@ -1,6 +1,7 @@
 /* The table of tensors. Made for 100,000 of them: one pass to find what belongs to what. */
 #include "cli/dump.h"
-#include "cli/rows.h"
+#include "cli/report.h"
+#include "cli/table.h"
 #include "pack/format/format_words.h"
 #include "pack/text/pattern.h"
 
@@ -178,11 +179,8 @@ static int print_text(const struct tp_options *o, const struct tp_listing *listi
         {"bytes", "bytes", TP_RIGHT}, {"holds", "holds", TP_LEFT}, {"file", "file", TP_FOLD},
         {"offset", "offset", TP_RIGHT}};
     size_t file = o->verbose || listing->source->ckpt.file_count > 1; /* one needs no column */
-    struct tp_row_writer rows;
-    tp_rows_open(&rows, fields, 5 + file + o->verbose, NULL);
-    for (size_t i = 0; i < listing->count; i++)
-        put_tensor(&rows.w, i, listing);
-    return tp_rows_end(&rows);
+    return tp_table_print(fields, 5 + file + o->verbose, "tensors",
+                          tp_list("tensors", listing->count, put_tensor, listing));
 }
 
 static void put_file(struct tp_writer *w, size_t i, const void *of)

@@ -7,6 +7,7 @@
  */
 #include "base/num.h"
 #include "cli/dump.h"
+#include "cli/table.h"
 #include "cli/report.h"
 
 #include <stdio.h>

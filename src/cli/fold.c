@@ -5,7 +5,6 @@
 #include "pack/os/os.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,7 +50,7 @@ struct tp_line *tp_lines_add(struct tp_lines *lines, const char *name, const voi
     if (key && tp_os_grow((void **)&lines->items, &lines->capacity, lines->count + 1,
                           sizeof *line, NULL) == TP_OK) {
         line = &lines->items[lines->count++];
-        *line = (struct tp_line){.key = key, .first = i, .count = 1, .sqnr = INFINITY,
+        *line = (struct tp_line){.name = name, .key = key, .first = i, .count = 1, .sqnr = INFINITY,
                                  .gain = NAN, .weighted_gain = NAN};
         return line;
     }
@@ -69,17 +68,29 @@ void tp_line_measured(struct tp_line *line, const struct tp_distance *distance)
     line->unknown |= isnan(relative);
 }
 
-void tp_line_figures(const struct tp_line *line, char max_abs[TP_FIGURE],
-                     char relative[TP_FIGURE])
+static void put_line(struct tp_writer *w, const struct tp_line *line)
 {
-    bool known = !line->unknown || line->relative > 0;
-    snprintf(max_abs, TP_FIGURE, known ? "%.3g" : "-", line->max_abs);
-    snprintf(relative, TP_FIGURE, known ? "%.5f" : "-", line->relative);
+    tp_write(w, tp_str("name", line->count > 1 ? line->key : line->name),
+             tp_num("count", line->count));
+    if (!line->unknown || line->relative > 0)
+        tp_write(w, tp_real("max_abs", line->max_abs), tp_real("relative", line->relative));
 }
 
-void tp_lines_free(struct tp_lines *lines)
+int tp_lines_print(struct tp_lines *lines, const struct tp_field *fields, size_t count,
+                   void (*put)(struct tp_writer *w, const struct tp_line *line, const void *all),
+                   const void *all)
 {
-    for (size_t i = 0; i < lines->count; i++)
+    struct tp_table table;
+    tp_table_open(&table, fields, count, NULL);
+    for (size_t i = 0; i < lines->count; i++) {
+        tp_begin(&table.w, NULL, '{');
+        put_line(&table.w, &lines->items[i]);
+        put(&table.w, &lines->items[i], all);
+        tp_end(&table.w, '}');
         free(lines->items[i].key);
+    }
     free(lines->items);
+    if (lines->failed)
+        tp_table_fail(&table);
+    return tp_table_end(&table);
 }

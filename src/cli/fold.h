@@ -4,6 +4,7 @@
 #ifndef TP_CLI_FOLD_H
 #define TP_CLI_FOLD_H
 
+#include "cli/table.h"
 #include "pack/check/values.h"
 
 #include <stdbool.h>
@@ -14,9 +15,9 @@
 char *tp_fold_name(const char *name);
 
 struct tp_line {
-    char *key;    /* the folded name */
-    size_t first; /* of the things that it stands for */
-    size_t count;
+    const char *name; /* of the first thing that it stands for */
+    char *key;        /* the same, folded */
+    size_t first, count;
     /* the worst figures among them; `unknown`: of one there is none */
     double max_abs, relative, sqnr;
     double gain, weighted_gain; /* of a search, in dB; NAN without one */
@@ -31,14 +32,16 @@ struct tp_lines { /* {0} is empty; the caller sets `fold` */
 };
 
 /* Takes up thing `i` of `all`: into one of the latest lines whose first thing is `alike`, or as a
- * new line. Returns it, valid until the next is; NULL when memory is short. */
+ * new line. Returns it, valid until the next is; NULL when memory is short. The
+ * name has to be there until the lines are printed. */
 struct tp_line *tp_lines_add(struct tp_lines *lines, const char *name, const void *all, size_t i,
                              bool (*alike)(const void *all, size_t first, size_t i));
 void tp_line_measured(struct tp_line *line, const struct tp_distance *distance);
-/* Both figures as text, "-" where there is none. */
-enum { TP_FIGURE = 32 };
-void tp_line_figures(const struct tp_line *line, char max_abs[TP_FIGURE],
-                     char relative[TP_FIGURE]);
-void tp_lines_free(struct tp_lines *lines);
+
+/* Prints the lines as a table, and frees them: of each "name", "count", "max_abs", "relative", and
+ * what `put` writes. Returns as tp_table_end(). */
+int tp_lines_print(struct tp_lines *lines, const struct tp_field *fields, size_t count,
+                   void (*put)(struct tp_writer *w, const struct tp_line *line, const void *all),
+                   const void *all);
 
 #endif

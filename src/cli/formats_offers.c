@@ -2,7 +2,8 @@
  * pack/format/offers.h; nothing is judged here. */
 #include "cli/formats_offers.h"
 
-#include "cli/rows.h"
+#include "cli/report.h"
+#include "cli/table.h"
 #include "pack/format/offers.h"
 
 #include <stdio.h>
@@ -46,15 +47,12 @@ static int print_text(const struct tp_offer *offers, size_t count)
         {"format", "format", TP_LEFT}, {"engine", "engine", TP_LEFT},
         {"bits", "bits %.3f", TP_RIGHT}, {"SNR dB", "snr_db %.1f", TP_RIGHT},
         {"speed", "speed", TP_LEFT}, {"GPUs", "GPUs", TP_FOLD}, {"how", "line", TP_FOLD}};
-    struct tp_row_writer rows;
     if (!count) {
         printf("no format is known to load there; 'tilepack formats' lists all\n");
         return TP_E_DIFF;
     }
-    tp_rows_open(&rows, fields, sizeof fields / sizeof *fields, NULL);
-    for (size_t i = 0; i < count; i++)
-        put_offer(&rows.w, i, offers);
-    int status = tp_rows_end(&rows);
+    int status = tp_table_print(fields, sizeof fields / sizeof *fields, "offers",
+                                tp_list("offers", count, put_offer, offers));
     if (status == TP_OK)
         fputs(meaning, stdout);
     return status;

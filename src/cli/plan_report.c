@@ -30,48 +30,6 @@ static const char *unit_source(const struct tp_plan *plan, const struct tp_unit 
     return tp_weight_source(&plan->weights->items[unit->views[0].weight], text, size);
 }
 
-/* A table of units or of kept tensors. Rows that are alike, and whose names differ in
- * their numbers only ("layers.3."), are shown as one line with their count. */
-enum { CELLS = 4 }; /* of a row, beside name and count */
-
-struct row {
-    const char *cells[CELLS];
-    /* for cells that are made */
-    char shape[TP_SHAPE_TEXT], source[128], to[160], bytes[TP_HUMAN];
-};
-
-struct rows {
-    const struct tp_column *columns; /* name, count, cells */
-    size_t column_count;
-    const char *(*name)(const struct tp_plan *plan, size_t i);
-    bool (*alike)(const void *plan, size_t i, size_t j); /* no cell differs */
-    void (*fill)(const struct tp_plan *plan, size_t i, struct row *row);
-};
-
-static int print_rows(const struct rows *rows, const struct tp_plan *plan, size_t count, bool fold)
-{
-    struct tp_lines lines = {.fold = fold};
-    struct tp_table *table = tp_table_new(rows->columns, rows->column_count);
-    for (size_t i = 0; i < count && !lines.failed; i++)
-        tp_lines_add(&lines, rows->name(plan, i), plan, i, rows->alike);
-    if (lines.failed)
-        tp_table_fail(table);
-    for (size_t i = 0; i < lines.count; i++) {
-        const struct tp_line *line = &lines.items[i];
-        struct row row;
-        char number[24];
-        snprintf(number, sizeof number, "%zu", line->count);
-        rows->fill(plan, line->first, &row);
-        const char *cells[] = {line->count > 1 ? line->key : rows->name(plan, line->first), number,
-                               row.cells[0], row.cells[1], row.cells[2], row.cells[3]};
-        tp_table_row(table, cells);
-    }
-    tp_lines_free(&lines);
-    return tp_table_end(table);
-}
-
-static const char *unit_name(const struct tp_plan *plan, size_t u) { return plan->units[u].name; }
-
 static bool same_search(const struct tp_unit *a, const struct tp_unit *b)
 {
     return a->form->op.search == b->form->op.search &&
@@ -108,13 +66,28 @@ static const char *unit_target(const struct tp_unit *unit, char *text, size_t si
     return text;
 }
 
-static void fill_unit(const struct tp_plan *plan, size_t u, struct row *row)
+static void put_unit(struct tp_writer *w, const struct tp_line *line, const void *of)
 {
-    const struct tp_unit *unit = &plan->units[u];
-    row->cells[0] = tp_box_text(row->shape, &unit->form->box, unit->form->rank);
-    row->cells[1] = unit_source(plan, unit, row->source, sizeof row->source);
-    row->cells[2] = unit_target(unit, row->to, sizeof row->to);
-    row->cells[3] = tp_human_bytes(row->bytes, unit_bytes(plan, unit));
+    const struct tp_plan *plan = of;
+    const struct tp_unit *unit = &plan->units[line->first];
+    char shape[TP_SHAPE_TEXT], source[128], to[160], bytes[TP_HUMAN];
+    tp_write(w, tp_str("shape", tp_box_text(shape, &unit->form->box, unit->form->rank)),
+             tp_str("from", unit_source(plan, unit, source, sizeof source)),
+             tp_str("to", unit_target(unit, to, sizeof to)),
+             tp_str("bytes", tp_human_bytes(bytes, unit_bytes(plan, unit))));
+}
+
+/* Rows that are alike, and whose names differ in their numbers only ("layers.3."), are shown as
+ * one line with their count. */
+static int print_units(const struct tp_plan *plan, bool fold)
+{
+    static const struct tp_field fields[] = {
+        {"weight", "name", TP_CUT}, {"count", "count", TP_RIGHT}, {"shape", "shape", TP_LEFT},
+        {"from", "from", TP_LEFT}, {"to", "to", TP_LEFT}, {"bytes each", "bytes", TP_RIGHT}};
+    struct tp_lines lines = {.fold = fold};
+    for (size_t u = 0; u < plan->unit_count && !lines.failed; u++)
+        tp_lines_add(&lines, plan->units[u].name, plan, u, units_alike);
+    return tp_lines_print(&lines, fields, sizeof fields / sizeof *fields, put_unit, plan);
 }
 
 /* Name, type and shape of what is kept: of a tensor, or of what the plan made of some. */
@@ -127,11 +100,6 @@ static struct tp_tensor kept_tensor(const struct tp_plan *plan, size_t k)
                                .dtype = (enum tp_dtype)made->dtype};
     memcpy(tensor.shape, made->shape, made->rank * sizeof *made->shape);
     return tensor;
-}
-
-static const char *kept_name(const struct tp_plan *plan, size_t k)
-{
-    return kept_tensor(plan, k).name;
 }
 
 static const char *kept_reason(const struct tp_plan *plan, size_t k)
@@ -148,31 +116,23 @@ static bool kept_alike(const void *plan, size_t i, size_t j)
            strcmp(kept_reason(plan, i), kept_reason(plan, j)) == 0;
 }
 
-static void fill_kept(const struct tp_plan *plan, size_t k, struct row *row)
+static void put_kept(struct tp_writer *w, const struct tp_line *line, const void *plan)
 {
-    struct tp_tensor tensor = kept_tensor(plan, k);
-    row->cells[0] = tp_shape_text(row->shape, tensor.shape, tensor.rank);
-    row->cells[1] = tp_dtype_name(tensor.dtype);
-    row->cells[2] = kept_reason(plan, k);
-    row->cells[3] = "";
-}
-
-static int print_units(const struct tp_plan *plan, bool fold)
-{
-    static const struct tp_column columns[] = {{"weight", false, true}, {"count", true, false},
-                                               {"shape", false, false}, {"from", false, false},
-                                               {"to", false, false}, {"bytes each", true, false}};
-    static const struct rows rows = {columns, 6, unit_name, units_alike, fill_unit};
-    return print_rows(&rows, plan, plan->unit_count, fold);
+    struct tp_tensor tensor = kept_tensor(plan, line->first);
+    tp_write(w, tp_numbers("shape", tensor.shape, tensor.rank),
+             tp_str("dtype", tp_dtype_name(tensor.dtype)),
+             tp_str("why", kept_reason(plan, line->first)));
 }
 
 static int print_kept(const struct tp_plan *plan, bool fold)
 {
-    static const struct tp_column columns[] = {{"kept", false, true}, {"count", true, false},
-                                               {"shape", false, false}, {"dtype", false, false},
-                                               {"why", false, false}};
-    static const struct rows rows = {columns, 5, kept_name, kept_alike, fill_kept};
-    return print_rows(&rows, plan, plan->kept_count, fold);
+    static const struct tp_field fields[] = {
+        {"kept", "name", TP_CUT}, {"count", "count", TP_RIGHT}, {"shape", "shape", TP_LEFT},
+        {"dtype", "dtype", TP_LEFT}, {"why", "why", TP_LEFT}};
+    struct tp_lines lines = {.fold = fold};
+    for (size_t k = 0; k < plan->kept_count && !lines.failed; k++)
+        tp_lines_add(&lines, kept_tensor(plan, k).name, plan, k, kept_alike);
+    return tp_lines_print(&lines, fields, sizeof fields / sizeof *fields, put_kept, plan);
 }
 
 static void print_left_out(const struct tp_plan *plan)

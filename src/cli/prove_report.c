@@ -4,7 +4,8 @@
 
 #include "cli/print_text.h"
 #include "cli/human.h"
-#include "cli/rows.h"
+#include "cli/report.h"
+#include "cli/table.h"
 
 #include <math.h>
 #include <string.h>
@@ -134,11 +135,8 @@ static int print_runs(const struct tp_proofs *proofs)
         {"roofline", "roofline_share %.2f", TP_RIGHT},
         {"", "remark", TP_LEFT},
     };
-    struct tp_row_writer rows;
-    tp_rows_open(&rows, fields, sizeof fields / sizeof *fields - !proofs->tune, "schedules");
-    for (size_t i = 0; i < proofs->count; i++)
-        put_weight(&rows.w, i, proofs);
-    return tp_rows_end(&rows);
+    return tp_table_print(fields, sizeof fields / sizeof *fields - !proofs->tune, "schedules",
+                          tp_list("weights", proofs->count, put_weight, proofs));
 }
 
 static void print_wrong(const struct tp_prove_result *r)

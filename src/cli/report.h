@@ -1,4 +1,4 @@
-/* Everything that the command line prints: errors, warnings, tables, JSON.
+/* What every command prints: errors, warnings, results in JSON.
  *
  * stdout carries results, stderr messages. Text that came from a file is printed
  * with its control characters escaped, so that a tensor's name cannot drive the
@@ -60,31 +60,5 @@ int tp_json_close(struct tp_writer *w);
 /* All of a result that has no list: tp_json_result(tp_str("path", path), ...). */
 #define tp_json_result(...) tp_json_members(TP_MEMBERS(__VA_ARGS__))
 int tp_json_members(const struct tp_member *members);
-
-/* What becomes of a column on a terminal that is too narrow. */
-enum tp_narrow {
-    TP_NARROW_WHOLE,
-    TP_NARROW_CUT,  /* cells are cut in the middle */
-    TP_NARROW_FOLD, /* cells go on in further lines, broken between words */
-};
-
-/* Tables: rows of cells, columns as wide as their widest cell. On a terminal columns are
- * narrowed as they say so that a line fits its width; anywhere else every row is one
- * line. First title NULL: no heading line. At most 32 columns. */
-struct tp_column {
-    const char *title;
-    bool right;           /* align numbers to the right */
-    enum tp_narrow narrow; /* false: whole, true: cut */
-};
-struct tp_table;
-size_t tp_terminal_width(void); /* in columns, of standard output; SIZE_MAX: it is no terminal */
-struct tp_table *tp_table_new(const struct tp_column *columns, size_t count);
-/* Adds one row; cells are copied, NULL is an empty one. */
-void tp_table_row(struct tp_table *table, const char *const *cells);
-/* Memory was short for its rows: as if for one of the table's own. */
-void tp_table_fail(struct tp_table *table);
-/* Prints on stdout and frees. Returns TP_OK or, after reporting it, TP_E_MEMORY
- * (recorded by any of the calls above). */
-int tp_table_end(struct tp_table *table);
 
 #endif

@@ -4,7 +4,7 @@
 #include "cli/schedule_report.h"
 
 #include "cli/report.h"
-#include "cli/rows.h"
+#include "cli/table.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -55,11 +55,8 @@ static int print_cases(const struct tp_schedule *all)
         {"roofline", "roofline.us %.2f us", TP_RIGHT},
         {"bound", "roofline.bound", TP_LEFT},  {"state", "state", TP_LEFT},
     };
-    struct tp_row_writer rows;
-    tp_rows_open(&rows, fields, sizeof fields / sizeof *fields, NULL);
-    for (size_t i = 0; i < all->count; i++)
-        tp_schedule_put(&rows.w, i, all);
-    return tp_rows_end(&rows);
+    return tp_table_print(fields, sizeof fields / sizeof *fields, "schedules",
+                          tp_list("schedules", all->count, tp_schedule_put, all));
 }
 
 /* The failed check of c that says the same as `like`, or NULL. */
@@ -159,7 +156,7 @@ static int print_ranked(const struct tp_schedule_case *c)
         {"last", "last", TP_RIGHT},      {"SMs", "sms", TP_RIGHT},
         {"cost", "cost_", TP_RIGHT},
     };
-    struct tp_row_writer rows;
+    struct tp_table table;
     char shape[TP_SHAPE_TEXT];
     printf("\n%s %s m=%llu: %s\n", tp_schedule_kernel_name(c->problem.kernel),
            tp_schedule_shape(shape, c), (ull)c->problem.m, order_text(&c->problem));
@@ -167,10 +164,10 @@ static int print_ranked(const struct tp_schedule_case *c)
         printf("  refused: %s\n", c->plan.refused);
         return TP_OK;
     }
-    tp_rows_open(&rows, fields, sizeof fields / sizeof *fields, NULL);
+    tp_table_open(&table, fields, sizeof fields / sizeof *fields, NULL);
     for (size_t i = 0; i < c->plan.count; i++)
-        tp_schedule_put_config(&rows.w, NULL, c, i);
-    int status = tp_rows_end(&rows);
+        tp_schedule_put_config(&table.w, NULL, c, i);
+    int status = tp_table_end(&table);
     print_launch(c);
     return status;
 }

@@ -1,8 +1,16 @@
-/* Text tables: all cells are kept, then printed in columns. They are kept in one text, so that
- * 100,000 rows cost little.
+/* Tables. Of what it is told a table keeps what a column shows until the row ends; what belongs to
+ * an outer object stays for its next row. All rows are kept, in one text, so that 100,000 of them
+ * cost little, then printed in columns. Computes nothing but widths.
  * Invariant: on anything but a terminal every cell is printed whole, in one line. */
-#include "cli/report.h"
+#include "cli/table.h"
 
+#include "base/num.h"
+#include "cli/human.h"
+#include "cli/report.h"
+#include "pack/os/os.h"
+
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -11,17 +19,6 @@
 enum {
     GAP = 2,
     LEAST = 12, /* width below which no column is narrowed */
-    MOST = 32,  /* columns */
-};
-
-struct tp_table {
-    struct tp_column columns[MOST];
-    size_t width[MOST];
-    size_t count, rows;
-    char *cells; /* behind each other: each its size, a uint32_t, and its bytes */
-    size_t used, capacity;
-    bool ascii; /* all cells are: a byte is a column */
-    bool failed;
 };
 
 struct cell {
@@ -38,27 +35,7 @@ static size_t text_width(const char *text, size_t size)
     return width;
 }
 
-static struct cell title_of(const struct tp_column *column)
-{
-    const char *title = column->title ? column->title : "";
-    return (struct cell){title, (uint32_t)strlen(title)};
-}
-
-struct tp_table *tp_table_new(const struct tp_column *columns, size_t count)
-{
-    struct tp_table *table = calloc(1, sizeof *table);
-    if (!table)
-        return NULL;
-    table->ascii = true;
-    table->count = count < MOST ? count : MOST;
-    for (size_t i = 0; i < table->count; i++) {
-        struct cell title = title_of(&columns[i]);
-        table->columns[i] = columns[i];
-        table->width[i] = text_width(title.text, title.size);
-        table->ascii &= table->width[i] == title.size;
-    }
-    return table;
-}
+/* ---- what is kept ------------------------------------------------------------- */
 
 static bool add_part(const char *text, size_t size, void *to)
 {
@@ -66,34 +43,119 @@ static bool add_part(const char *text, size_t size, void *to)
     struct tp_table *table = to;
     if (table->capacity - table->used < size) {
         size_t capacity = table->capacity ? 2 * table->capacity + size : FIRST + size;
-        char *cells = realloc(table->cells, capacity);
-        table->failed |= !cells;
-        if (!cells)
+        char *kept = realloc(table->kept, capacity);
+        if (!kept)
             return false;
-        table->cells = cells;
+        table->kept = kept;
         table->capacity = capacity;
     }
-    memcpy(table->cells + table->used, text, size);
+    memcpy(table->kept + table->used, text, size);
     table->used += size;
     return true;
 }
 
-/* Appends one cell; its width. */
-static size_t add_cell(struct tp_table *table, const char *cell)
+/* Appends one cell: its size, a uint32_t, and its bytes. */
+static void add_cell(struct tp_table *table, size_t column, const char *cell)
 {
     size_t begin = table->used, length = strlen(cell);
     uint32_t size = 0;
-    table->failed |= length > UINT32_MAX / TP_ESCAPED;
-    if (table->failed || !add_part((char *)&size, sizeof size, table) ||
-        !tp_escape_parts(cell, length, false, add_part, table))
-        return 0;
-    const char *text = table->cells + begin + sizeof size;
+    if (table->w.err.code || length > UINT32_MAX / TP_ESCAPED ||
+        !add_part((char *)&size, sizeof size, table) ||
+        !tp_escape_parts(cell, length, false, add_part, table)) {
+        tp_table_fail(table);
+        return;
+    }
     size = (uint32_t)(table->used - begin - sizeof size);
-    memcpy(table->cells + begin, &size, sizeof size);
-    size_t width = text_width(text, size);
+    memcpy(table->kept + begin, &size, sizeof size);
+    size_t width = text_width(table->kept + begin + sizeof size, size);
     table->ascii &= width == size;
-    return width;
+    table->width[column] = tp_max_u64(table->width[column], width);
 }
+
+static void table_begin(struct tp_writer *w, const char *key, char bracket)
+{
+    struct tp_table *table = (struct tp_table *)w;
+    table->inside[w->depth] = key;
+    if (bracket == '[' && table->list && strcmp(key, table->list) == 0)
+        table->row = w->depth + 1;
+}
+
+static void table_end(struct tp_writer *w, char bracket)
+{
+    struct tp_table *table = (struct tp_table *)w;
+    if (bracket == ']' && table->list && table->row == w->depth + 1)
+        table->row = 0;
+    if (bracket == ']' || table->inside[w->depth])
+        return; /* no element of a list */
+    for (size_t i = 0; i < table->count && table->row == w->depth; i++)
+        add_cell(table, i, table->cells[i].text ? table->cells[i].text : "-");
+    table->rows += table->row == w->depth;
+    for (size_t i = 0; i < table->count; i++)
+        if (table->cells[i].depth >= w->depth) {
+            free(table->cells[i].text);
+            table->cells[i].text = NULL;
+        }
+}
+
+/* NULL, or behind the name in a column's key, which names this member of the innermost object. */
+static const char *behind(const char *column, const char *object, const char *key)
+{
+    size_t size = object ? strlen(object) : 0;
+    if (object && (strncmp(column, object, size) || column[size++] != '.'))
+        return NULL;
+    column += size;
+    size = strlen(key);
+    return strncmp(column, key, size) || (column[size] && column[size] != ' ') ? NULL
+                                                                             : column + size;
+}
+
+static char *cell_text(const struct tp_member *member, const char *how, struct tp_err *err)
+{
+    char text[TP_SHAPE_TEXT];
+    switch (member->kind) {
+    case TP_MEMBER_TEXT:
+    case TP_MEMBER_CELL: return tp_os_copy(err, member->text);
+    case TP_MEMBER_NUM: tp_put_u64(text, member->num); break;
+    case TP_MEMBER_NUMBERS: tp_shape_text(text, member->of, (uint32_t)member->count); break;
+    case TP_MEMBER_REAL:
+        if (isfinite(member->real)) {
+            snprintf(text, sizeof text, how + 1, member->real);
+            break;
+        } /* fall through */
+    default: return NULL;
+    }
+    return tp_os_copy(err, text);
+}
+
+static void table_member(struct tp_writer *w, const struct tp_member *member)
+{
+    struct tp_table *table = (struct tp_table *)w;
+    const char *object = table->inside[w->depth], *how;
+    if (!member->key || (table->row && w->depth > table->row + (object != NULL)))
+        return; /* of a list, or deep below the row */
+    for (size_t i = 0; i < table->count; i++)
+        if ((how = behind(table->fields[i].key, object, member->key))) {
+            free(table->cells[i].text);
+            table->cells[i].text = cell_text(member, how, &w->err);
+            table->cells[i].depth = w->depth;
+        }
+}
+
+void tp_table_open(struct tp_table *table, const struct tp_field *fields, size_t count,
+                   const char *list)
+{
+    *table = (struct tp_table){.w = {table_begin, table_end, table_member}, .fields = fields,
+                               .count = count, .list = list, .row = !list, .ascii = true};
+    for (size_t i = 0; i < count; i++)
+        table->width[i] = strlen(fields[i].title);
+}
+
+void tp_table_fail(struct tp_table *table)
+{
+    tp_fail(&table->w.err, TP_E_MEMORY, "no memory for the table");
+}
+
+/* ---- what is printed ------------------------------------------------------------ */
 
 /* Takes the cell at *at and steps behind it. */
 static struct cell next_cell(const char **at)
@@ -102,18 +164,6 @@ static struct cell next_cell(const char **at)
     memcpy(&cell.size, *at, sizeof cell.size);
     *at += sizeof cell.size + cell.size;
     return cell;
-}
-
-void tp_table_row(struct tp_table *table, const char *const *cells)
-{
-    if (!table || table->failed)
-        return;
-    for (size_t i = 0; i < table->count; i++) {
-        size_t width = add_cell(table, cells[i] ? cells[i] : "");
-        if (width > table->width[i])
-            table->width[i] = width;
-    }
-    table->rows++;
 }
 
 size_t tp_terminal_width(void)
@@ -133,7 +183,7 @@ static void fit(struct tp_table *table)
     while (total > limit) {
         size_t widest = SIZE_MAX;
         for (size_t i = 0; i < table->count; i++)
-            if (table->columns[i].narrow && table->width[i] > LEAST &&
+            if (table->fields[i].how & (TP_CUT | TP_FOLD) && table->width[i] > LEAST &&
                 (widest == SIZE_MAX || table->width[i] > table->width[widest]))
                 widest = i;
         if (widest == SIZE_MAX)
@@ -161,7 +211,7 @@ static size_t print_cell(const struct tp_table *table, size_t column, struct cel
     size_t width = table->width[column];
     if (!own)
         return pad + width + GAP;
-    if (table->columns[column].right && own < width) {
+    if (table->fields[column].how & TP_RIGHT && own < width) {
         pad += width - own;
         width = own;
     }
@@ -205,7 +255,7 @@ static void print_row(const struct tp_table *table, struct cell cells[])
         more = false;
         for (size_t i = 0; i < table->count; i++) {
             struct cell line = cells[i];
-            if (table->columns[i].narrow == TP_NARROW_FOLD)
+            if (table->fields[i].how & TP_FOLD)
                 line = next_line(&cells[i], table->width[i]);
             else
                 cells[i].size = 0;
@@ -216,47 +266,41 @@ static void print_row(const struct tp_table *table, struct cell cells[])
     }
 }
 
-static void print_titles(const struct tp_table *table)
-{
-    size_t pad = 0;
-    fputs(tp_style("1"), stdout);
-    for (size_t i = 0; i < table->count; i++)
-        pad = print_cell(table, i, title_of(&table->columns[i]), pad);
-    puts(tp_style("0"));
-}
-
 static void print_all(const struct tp_table *table)
 {
-    const char *at = table->cells;
-    if (table->columns[0].title)
-        print_titles(table);
+    const char *at = table->kept;
+    struct cell cells[TP_MOST_FIELDS];
+    size_t pad = 0;
+    fputs(tp_style("1"), stdout);
+    for (size_t i = 0; i < table->count; i++) {
+        const char *title = table->fields[i].title;
+        pad = print_cell(table, i, (struct cell){title, (uint32_t)strlen(title)}, pad);
+    }
+    puts(tp_style("0"));
     for (size_t row = 0; row < table->rows; row++) {
-        struct cell cells[MOST];
         for (size_t i = 0; i < table->count; i++)
             cells[i] = next_cell(&at);
         print_row(table, cells);
     }
 }
 
-void tp_table_fail(struct tp_table *table)
-{
-    if (table)
-        table->failed = true;
-}
-
 int tp_table_end(struct tp_table *table)
 {
-    struct tp_err err = {0};
-    bool failed = !table || table->failed;
-    if (!failed) {
+    if (!table->w.err.code) {
         fit(table);
         print_all(table);
     }
-    if (table)
-        free(table->cells);
-    free(table);
-    if (!failed)
-        return TP_OK;
-    tp_fail(&err, TP_E_MEMORY, "no memory for the table");
-    return tp_report_error(&err);
+    for (size_t i = 0; i < table->count; i++)
+        free(table->cells[i].text);
+    free(table->kept);
+    return table->w.err.code ? tp_report_error(&table->w.err) : TP_OK;
+}
+
+int tp_table_print(const struct tp_field *fields, size_t count, const char *list,
+                   struct tp_member of)
+{
+    struct tp_table table;
+    tp_table_open(&table, fields, count, list);
+    tp_write(&table.w, of);
+    return tp_table_end(&table);
 }

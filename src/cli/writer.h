@@ -1,5 +1,5 @@
 /* What a command found out, described once for both printed forms: all of it as JSON (report.h),
- * or what a table has columns for as its rows (rows.h). A field is named where it is written,
+ * or what a table has columns for as its rows (table.h). A field is named where it is written,
  * and nowhere else.
  *
  * Where memory ends the writer knows it: nothing needs to be checked until it is printed.

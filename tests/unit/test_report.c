@@ -4,7 +4,6 @@
 #include "cli/print_text.c"
 #include "cli/progress.c"
 #include "cli/report.c"
-#include "cli/rows.c"
 #include "cli/table.c"
 #include "cli/writer.c"
 
@@ -196,21 +195,21 @@ static void json_in_lines(void **state)
 
 /* A row for each case, with what its weight has, and an object of its own; a number that the row
  * before had is gone. */
-static void rows_of_a_writer(void **state)
+static void table_of_a_writer(void **state)
 {
     (void)state;
     static const struct tp_field fields[] = {
         {"weight", "name", TP_LEFT}, {"m", "m", TP_RIGHT}, {"us", "time.us %.3g", TP_RIGHT},
         {"bound", "time.bound", TP_LEFT}, {"", "shown", TP_LEFT}, {"of", "us %f", TP_LEFT}};
-    struct tp_row_writer rows;
+    struct tp_table table;
     struct capture out;
     capture_begin(&out, &stdout);
-    tp_rows_open(&rows, fields, 6, "cases");
-    put_weight(&rows.w, 0, times);
-    assert_int_equal(tp_rows_end(&rows), TP_OK);
-    tp_rows_open(&rows, fields, 3, NULL);
-    put_case(&rows.w, 1, times);
-    assert_int_equal(tp_rows_end(&rows), TP_OK);
+    tp_table_open(&table, fields, 6, "cases");
+    put_weight(&table.w, 0, times);
+    assert_int_equal(tp_table_end(&table), TP_OK);
+    tp_table_open(&table, fields, 3, NULL);
+    put_case(&table.w, 1, times);
+    assert_int_equal(tp_table_end(&table), TP_OK);
     printed(&out, "weight    m     us  bound             of\n"
                   "a.weight  0      1  math   only here  -\n"
                   "a.weight  1  1e-05  -      only here  -\n"
@@ -313,17 +312,19 @@ static void tables(void **state)
 {
     (void)state;
     struct capture text;
-    const struct tp_column columns_of[] = {{"name", false, true}, {"bytes", true, false},
-                                           {"why", false, false}};
+    static const struct tp_field fields[] = {
+        {"name", "name", TP_CUT}, {"bytes", "bytes", TP_RIGHT}, {"why", "why", TP_LEFT}};
+    struct tp_table table;
     tp_report_setup(&(struct tp_options){.color = "never"});
     capture_begin(&text, &stdout);
-    struct tp_table *table = tp_table_new(columns_of, 3);
-    tp_table_row(table, (const char *const[]){"a\tb", "5", "x"});
-    tp_table_row(table, (const char *const[]){"\xC3\xA9t\xC3\xA9", "123456", NULL});
-    tp_table_row(table, (const char *const[]){
+    tp_table_open(&table, fields, 3, NULL);
+    tp_object(&table.w, NULL, tp_str("name", "a\tb"), tp_num("bytes", 5), tp_str("why", "x"));
+    tp_object(&table.w, NULL, tp_str("name", "\xC3\xA9t\xC3\xA9"), tp_num("bytes", 123456),
+              tp_str("why", ""));
+    tp_object(&table.w, NULL, tp_num("bytes", 7), tp_str("why", "y"), tp_str("name",
         "a.name.that.is.much.longer.than.any.terminal.is.wide.but.this.is.no.terminal.at.all.so"
-        ".that.it.must.be.printed.whole", "7", "y"});
-    assert_int_equal(tp_table_end(table), TP_OK);
+        ".that.it.must.be.printed.whole"));
+    assert_int_equal(tp_table_end(&table), TP_OK);
     char wanted[1000];
     snprintf(wanted, sizeof wanted, "%-116s   bytes  why\n%-116s       5  x\n%-118s  123456\n"
              "%s       7  y\n", "name", "a\\x09b", "\xC3\xA9t\xC3\xA9",
@@ -336,7 +337,8 @@ static void cells_lose_their_middle(void **state)
 {
     (void)state;
     struct capture text;
-    struct tp_table table = {.columns = {{"n", false, true}}, .count = 1, .width = {15}};
+    static const struct tp_field field = {"n", "n", TP_CUT};
+    struct tp_table table = {.fields = &field, .count = 1, .width = {15}};
     const char *names[] = {"model.layers.10.mlp.down_proj",
                            "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9"};
     capture_begin(&text, &stdout);
@@ -353,17 +355,15 @@ static void many_rows(void **state)
 {
     (void)state;
     struct capture text;
-    const struct tp_column columns_of[] = {{NULL, false, false}, {NULL, true, false}};
+    static const struct tp_field fields[] = {{"name", "name", TP_LEFT}, {"n", "n", TP_RIGHT}};
+    struct tp_table table;
     capture_begin(&text, &stdout);
-    struct tp_table *table = tp_table_new(columns_of, 2);
-    for (unsigned i = 0; i < 100000; i++) {
-        char number[16];
-        snprintf(number, sizeof number, "%u", i);
-        tp_table_row(table, (const char *const[]){"tensor", number});
-    }
-    assert_int_equal(tp_table_end(table), TP_OK);
+    tp_table_open(&table, fields, 2, NULL);
+    for (unsigned i = 0; i < 100000; i++)
+        tp_object(&table.w, NULL, tp_str("name", "tensor"), tp_num("n", i));
+    assert_int_equal(tp_table_end(&table), TP_OK);
     capture_end(&text);
-    assert_int_equal(text.size, 100000 * (6 + 2 + 5 + 1));
+    assert_int_equal(text.size, 100001 * (6 + 2 + 5 + 1));
     assert_memory_equal(text.text + text.size - 14, "tensor  99999\n", 14);
     free(text.text);
 }
@@ -377,7 +377,7 @@ int main(void)
         cmocka_unit_test(escaped_text_has_room),
         cmocka_unit_test(json_of_a_writer),
         cmocka_unit_test(json_in_lines),
-        cmocka_unit_test(rows_of_a_writer),
+        cmocka_unit_test(table_of_a_writer),
         cmocka_unit_test(no_memory_for_a_result),
         cmocka_unit_test(quiet_and_verbose),
         cmocka_unit_test(colour),
