@@ -12,8 +12,6 @@
 
 #include "base/layout.h"
 
-#include "base/layout_parse.h"
-
 /* Text that is no layout, or one of more than TP_STEPS different steps, is TP_E_INPUT. */
 enum tp_code tp_layout_compile(const char *text, struct tp_layout_expr *expr,
                                struct tp_err *err);

@@ -17,6 +17,7 @@
  * three types, decodes to two, and repacks at least once where that is possible; where the
  * format has a search of scales, it encodes from the three types again with random ones.
  */
+#include "base/layout_parse.h"
 #include "base/num.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/op/scalar.h"
@@ -629,7 +630,10 @@ static void add_columns(const char *name)
     op->format = format;
     op->op = format->op;
     struct tp_op_out *codes = &op->op.out[tp_op_find(&op->op, TP_ROLE_CODES)];
-    codes->layout = "(E,N,K):(N*K,1,N)"; /* an even N, as two codes share a byte */
+    struct tp_err err = {0};
+    static struct tp_layout_expr columns; /* of an even N, as two codes share a byte */
+    tp_layout_compile("(E,N,K):(N*K,1,N)", &columns, &err);
+    codes->layout = &columns;
     codes->place = TP_PLACE_ANY;
     snprintf(op->name, sizeof op->name, "%s codes along N", name);
     all.ops_count++;
