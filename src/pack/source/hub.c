@@ -8,7 +8,6 @@
 #include "base/similar.h"
 #include "base/suffix.h"
 #include "pack/os/os.h"
-#include "pack/text/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -32,52 +31,6 @@ static const char *value_of(const char *text)
     return text && *text ? text : NULL;
 }
 
-/* The length of "$NAME" or "${NAME}" there, else of the '$'; *value is the variable's, or NULL. */
-static size_t read_variable(const char *text, const char **value, struct tp_err *err)
-{
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
-    size_t braced = text[1] == '{';
-    size_t size = braced ? strcspn(text + 2, "}") : strspn(text + 1, letters);
-    *value = NULL;
-    if (!size || (braced && !text[2 + size]))
-        return 1;
-    char *name = tp_os_join(err, text + 1 + braced, size, "");
-    *value = name ? getenv(name) : NULL;
-    free(name);
-    return size + 1 + 2 * braced;
-}
-
-/* As Python's expanduser() and expandvars(), by which huggingface_hub reads its variables, and a
- * configuration that no shell reads is written: "~/" in front, and variables that are set. */
-static char *expand(const char *path, struct tp_err *err)
-{
-    struct tp_text text = {0};
-    const char *home = value_of(getenv("HOME")), *value;
-    bool below = home && *path == '~' && (!path[1] || path[1] == '/');
-    enum tp_code code = tp_text_add_word(&text, below ? home : "", err);
-    for (path += below; *path && code == TP_OK;) {
-        size_t size = strcspn(path, "$");
-        value = NULL;
-        if (!size)
-            size = read_variable(path, &value, err);
-        code = value ? tp_text_add_word(&text, value, err) : tp_text_add(&text, path, size, err);
-        path += size;
-    }
-    if (code == TP_OK && !err->code)
-        return text.data;
-    tp_text_free(&text);
-    return NULL;
-}
-
-/* What the path that a variable names becomes, and what is in it, in fresh memory. */
-static char *folder_in(const char *path, const char *folder, struct tp_err *err)
-{
-    char *whole = expand(path, err), *found = whole ? tp_os_join(err, whole, strlen(whole), folder)
-                                                    : NULL;
-    free(whole);
-    return found;
-}
-
 /* The folder with all downloads. */
 static char *cache_folder(struct tp_err *err)
 {
@@ -86,11 +39,11 @@ static char *cache_folder(struct tp_err *err)
     if (!hub)
         hub = value_of(getenv("HUGGINGFACE_HUB_CACHE")); /* its name of long ago */
     if (hub)
-        return folder_in(hub, "", err);
+        return tp_os_copy(err, hub);
     if (home)
-        return folder_in(home, "/hub", err);
+        return tp_os_format(err, "%s/hub", home);
     if (xdg)
-        return folder_in(xdg, "/huggingface/hub", err);
+        return tp_os_format(err, "%s/huggingface/hub", xdg);
     return tp_os_format(err, "%s/.cache/huggingface/hub", user ? user : "");
 }
 
