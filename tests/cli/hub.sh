@@ -109,10 +109,9 @@ printf '%s\r\n' "$(basename "$(echo "$folder"/snapshots/[!o]*)")" >$folder/refs/
 answers "the end of its line may be there" 0 "" plan $folder
 
 # What is there, and what to do.
-fails "a typo" 5 "did you mean 'model'?" plan modle
+fails "a typo" 5 "check the path" plan modle
 fails "a name that is too long for a folder" 5 "hf download acme/" \
     plan "https://huggingface.co/acme/$(printf '%0300d' 0)"
-fails "a typo in a path" 5 "did you mean '$work/model'?" plan "$work/mode"
 mkdir bin gguf
 echo x >bin/pytorch_model.bin
 echo x >gguf/model-q4.gguf

@@ -5,7 +5,6 @@
  */
 #include "pack/source/hub.h"
 
-#include "base/similar.h"
 #include "base/suffix.h"
 #include "pack/os/os.h"
 
@@ -207,38 +206,12 @@ char *tp_hub_download(const char *path, struct tp_err *err)
     return what;
 }
 
-/* A name beside the path that is like it, in fresh memory. */
-static char *nearest(const char *typed, struct tp_err *err)
-{
-    size_t length;
-    const char *base = base_of(typed, &length);
-    char *parent = tp_os_format(err, "%.*s", (int)(base - typed), typed);
-    char *wanted = tp_os_format(err, "%.*s", (int)length, base), *found = NULL;
-    struct tp_os_list list = {0};
-    struct tp_err ignored = {0};
-    if (parent && wanted && tp_os_list(*parent ? parent : ".", &list, &ignored) == TP_OK) {
-        struct tp_nearest near = {.typed = wanted};
-        for (size_t i = 0; i < list.count; i++)
-            tp_nearest_try(&near, list.names[i]);
-        if (near.name)
-            found = tp_os_format(err, "%s%s", parent, near.name);
-    }
-    tp_err_memory(err, &ignored);
-    tp_os_list_free(&list);
-    free(parent);
-    free(wanted);
-    return found;
-}
-
 static char *fail_missing(const char *typed, int sys, struct tp_err *err)
 {
     struct hub_name hub;
     bool address = strstr(typed, "://") != NULL, named = read_name(typed, &hub);
-    char *near = address ? NULL : nearest(typed, err);
     tp_err_path(err, typed);
-    if (near)
-        tp_err_hint(err, "did you mean '%s'?", near);
-    else if (named)
+    if (named)
         tp_err_hint(err, "download the model first: hf download %.*s; or correct the path",
                     (int)hub.length, hub.name);
     else if (address)
@@ -251,7 +224,6 @@ static char *fail_missing(const char *typed, int sys, struct tp_err *err)
                 "no network");
     else
         tp_fail_sys(err, sys, "cannot open");
-    free(near);
     return NULL;
 }
 

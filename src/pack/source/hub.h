@@ -9,7 +9,7 @@
 /* The path to open for what a user typed, in fresh memory: itself, where it exists; the snapshot
  * of a folder "models--ORG--NAME" of the cache, that of refs/main or the only one; the cached
  * snapshot of "ORG/NAME", also as the address of its page. Fails with the code of the open when
- * there is nothing, with what to do: how to download it, or a name that is like it. */
+ * there is nothing, with what to do: how to download it. */
 char *tp_hub_find(const char *typed, struct tp_err *err);
 
 /* The "ORG/NAME" that a path in the cache belongs to, in fresh memory; NULL without an error:
