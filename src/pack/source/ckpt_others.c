@@ -181,10 +181,9 @@ static enum tp_code take_unseen(struct walk *w, const char *name, const char *pa
     struct tp_err why = {.code = TP_E_IO, .sys = sys};
     if (!w->ckpt->folders && !tp_err_unread(&why))
         return leave_out(w, name, "");
-    enum tp_code code = tp_os_fail(w->err, sys, path, "cannot look at the file");
     if (sys == ENOENT)
         tp_err_hint(w->err, "a link leads nowhere: complete the download, or remove the link");
-    return code;
+    return tp_os_fail(w->err, sys, path, "cannot look at the file");
 }
 
 static enum tp_code take(struct walk *w, const char *name, unsigned depth)
