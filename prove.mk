@@ -43,12 +43,12 @@ $(patsubst %,$(BUILD)/prove/%.o,$(PROVE_GROUPED) $(PROVE_DENSE)): plugin/prove_w
 $(patsubst %,$(BUILD)/prove/%.o,$(PROVE_FP8)): plugin/prove_fp8.cu
 $(BUILD)/prove/%.o: plugin/prove_launch.cuh src/pack/prove/tilepack_prove.h scripts/prove_flags.sh
 	@mkdir -p $(@D)
-	set -e; flags="$$(sh scripts/prove_flags.sh $*)"; eval $(NVCC) $(PROVE_FLAGS) -c -o $@ "$$flags"
+	$(call say,NVCC,$@)set -e; flags="$$(sh scripts/prove_flags.sh $*)"; eval $(NVCC) $(PROVE_FLAGS) -c -o $@ "$$flags"
 
 $(BUILD)/prove/plugin.o: plugin/prove_plugin.cu plugin/prove_launch.cuh \
                          src/pack/prove/tilepack_prove.h
 	@mkdir -p $(@D)
-	$(NVCC) $(PROVE_FLAGS) -c -o $@ $<
+	$(call say,NVCC,$<)$(NVCC) $(PROVE_FLAGS) -c -o $@ $<
 
 # The table of what was built, in the order of SCHEDULES.
 $(BUILD)/prove/table.c: FORCE
@@ -61,7 +61,7 @@ $(BUILD)/prove/table.c: FORCE
 	@cmp -s $@.tmp $@ && rm $@.tmp || mv $@.tmp $@
 
 $(PROVE_LIB): $(PROVE_OBJ) $(BUILD)/prove/plugin.o $(BUILD)/prove/table.c
-	$(NVCC) -shared -cudart static -Isrc -Xcompiler -fPIC,-fvisibility=hidden \
+	$(call say,LD,$@)$(NVCC) -shared -cudart static -Isrc -Xcompiler -fPIC,-fvisibility=hidden \
 	    -Xlinker -z,defs -o $@ $(PROVE_OBJ) $(BUILD)/prove/plugin.o $(BUILD)/prove/table.c
 
 # Beside the library; `make install` leaves it out.

@@ -283,6 +283,12 @@ found=$(grep -rnE "$regex" src tests --include='*.[ch]')
 echo '#include <regex.h>' | grep -qE "$regex" || found="the pattern finds nothing"
 verdict "glibc's regex, which a stranger's pattern can crash" "$found"
 
+# An algorithm of the CPU that is not listed would be compiled, and never be called.
+sed -n '/define CPU_ALGORITHMS/,/[^\]$/p' src/kernels/cpu/cpu_rows.h | grep -o 'X([a-z0-9_]*)' |
+    sed 's/X(\(.*\))/\1/' | sort >"$work/listed"
+verdict 'cpu_*.inc against CPU_ALGORITHMS of cpu_rows.h' "$(find src/kernels/cpu -name 'cpu_*.inc' |
+    sed 's/.*\/cpu_//; s/\.inc$//' | sort | comm -3 - "$work/listed")"
+
 fast='^[^#]*(fast-math|use_fast_math)'
 found=$(grep -nE "$fast" Makefile ./*.mk 2>&1)
 echo 'CFLAGS = -ffast-math' | grep -qE "$fast" || found="the pattern finds nothing"
