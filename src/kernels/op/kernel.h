@@ -75,7 +75,8 @@ enum tp_role {
     TP_ROLE_WORDS,   /* constants computed from E,N,K; written by the plan, not by kernels */
     TP_ROLE_ZERO,    /* zero point of a group: a code of the code's own kind, or, of a float
                         element, minus its product with the scale */
-    TP_ROLE_ORDER,   /* sources only: the group that column k belongs to (act-order) */
+    TP_ROLE_ORDER,   /* the group that column k belongs to (act-order); of what is written, a
+                        constant: groups are in order */
 };
 
 /* How one stored element is to be read. */
@@ -96,9 +97,9 @@ enum tp_element {
 };
 unsigned tp_element_bits(enum tp_element element);
 
-/* Layout patterns that fast rows know. Matched on the layout's text; any other
- * text is TP_PLACE_ANY, which only the reference handles. For a scale the
- * coordinates are those of stored blocks: (e, n / per_n, k / per_k). */
+/* Layout patterns that fast rows know. Matched on the layout's text; any other text is
+ * TP_PLACE_ANY, which the rows for every layout take and, where they do not, the reference. For a
+ * scale the coordinates are those of stored blocks: (e, n / per_n, k / per_k). */
 enum tp_place {
     TP_PLACE_ANY,
     TP_PLACE_ROW,        /* k fastest:  (e,n,k) row-major */
@@ -300,8 +301,8 @@ float tp_repack_global(const struct tp_op *from, const struct tp_op *to, float g
 /* True for sources that only the reference decodes: with zero points or act-order. */
 bool tp_op_needs_reference(const struct tp_op *op);
 
-/* True for what only the reference does: moved bits, scales that are stored times a factor, or as
- * E5M3, zero points that are stored times a scale. */
+/* True for moved bits, scales that are stored times a factor or as E5M3, and zero points that are
+ * stored times a scale. Of rows, only those for every layout do some of it (row_set.c). */
 bool tp_op_is_odd(const struct tp_op *op);
 
 /* True where a zero point is stored as minus its product with the scale, rounded to the type of
