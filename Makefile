@@ -113,7 +113,7 @@ $(UNIT:=.o): $(BUILD)/unit/%.o: tests/unit/%.c $(BUILD)/config
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
 $(UNIT): %: %.o $(BUILD)/libtilepack.a
-	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LDLIBS) -lcmocka
 
 # The base and the kernels of the host alone, which another machine's compiler makes without the
 # libraries: tests/other/arm.sh.

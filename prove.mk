@@ -42,7 +42,7 @@ $(BUILD)/plugin_embedded.c: $(PLUGIN_TEXT) scripts/embed.sh
 	$(call say,GEN,$@)sh scripts/embed.sh plugin $(PLUGIN_TEXT) > $@.tmp && mv $@.tmp $@
 
 $(BUILD)/unit/test_plugin: $(PLUGIN_PARTS)
-$(BUILD)/unit/test_plugin: override LDLIBS := $(PLUGIN_PARTS) $(BUILD)/libtilepack.a $(LDLIBS) -ldl
+$(BUILD)/unit/test_plugin: override LDLIBS := $(BUILD)/libtilepack.a $(LDLIBS) -ldl
 
 $(BUILD)/gpu/test_gemm: tests/gpu/test_gemm.c $(PLUGIN_PARTS) $(BUILD)/libtilepack.a
 	@mkdir -p $(@D)
