@@ -183,7 +183,8 @@ fails "and found by merge" 3 "their options differ" merge mix
 check "one process takes no notice of parts" \
     "$TILEPACK" convert "$work/src" -o "$work/mix" "$@" -q
 for change in 's/"tilepack_part": 2/"tilepack_part": 3/' 's/"zstd": 1/"zstd": -1/' \
-    's/"xxh3": "../"xxh3": "/' 's|"name": "|&../|' 's/"request": {/"Request": {/' 's/}$//'; do
+    's/"plan": "../"plan": "/' 's/"journal": ".*"/"journal": 5/' 's/"request": {/"Request": {/' \
+    's/}$//'; do
     cp -r "$(of 2/2 mix)" "$(of 1/1 changed)"
     sed -i "$change" "$(of 1/1 changed)/tilepack-part.json"
     fails "a changed file of a part: $change" 3 "changed.part-1-of-1/tilepack-part.json: " merge changed
@@ -311,7 +312,7 @@ part = json.load(open(path))
 os.remove(path)
 with open(os.path.join(sys.argv[1], ".tilepack-journal"), "w") as journal:
     journal.write(f"tilepack-journal 1 {part['plan']}\n# source {part['source_id']}\n")
-    journal.writelines(f"{file['name']} {file['xxh3']}\n" for file in part["files"][1:])
+    journal.writelines(part["journal"].splitlines(True)[3:])
 END
 for file in "$work/src"/*.safetensors; do
     "$PYTHON" -c 'import sys

@@ -1069,9 +1069,9 @@ def several(files):
     own = json.loads(files[path])
     for i, (key, value) in enumerate((
         ("zstd", 3), ("plan", "0" * 32), ("request", {}), ("tilepack_part", 3),
-        ("source", "elsewhere"), ("source_id", 5), ("files", []), ("files", {}),
-        ("files", own["files"][::-1]), ("files", [dict(own["files"][0], name="../a")]),
-        ("files", [dict(own["files"][0], size=-1)]), ("files", [dict(own["files"][0], xxh3="0")]))):
+        ("source", "elsewhere"), ("source_id", 5), ("journal", ""), ("journal", []),
+        ("journal", own["journal"][:-9]), ("journal", own["journal"].replace("model", "../model")),
+        ("journal", own["journal"].replace("a", "b")), ("journal", "\n \n" + own["journal"]))):
         changed = json.dumps(dict(own, **{key: value}))
         seed("merge", f"part-{i}", bundle("", **{**files, path: changed}))
         seed("parts", f"part-{i}", changed)

@@ -710,7 +710,7 @@ static void a_long_file_of_a_part_is_read(void **state)
 {
     static const char begin[] = "{\"tilepack_part\":2,\"plan\":\"" TP_OWN_ZEROS "\","
                                 "\"source\":\"s\",\"source_id\":\"" TP_OWN_ZEROS "\","
-                                "\"zstd\":0,\"files\":[],\"request\":{";
+                                "\"zstd\":0,\"journal\":\"\",\"request\":{";
     struct tp_done_part part;
     struct tp_err err = {0};
     size_t size = 17 << 20;

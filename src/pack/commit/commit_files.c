@@ -55,8 +55,8 @@ static enum tp_code read_bytes(void *arg, void *data, uint64_t size, uint64_t of
     return TP_OK;
 }
 
-enum tp_code tp_commit_hash_text(const char *data, size_t size, uint8_t hash[TP_HASH_BYTES],
-                                 struct tp_err *err)
+static enum tp_code hash_text(const char *data, size_t size, uint8_t hash[TP_HASH_BYTES],
+                              struct tp_err *err)
 {
     struct bytes bytes = {data};
     return tp_leafhash_file(size, 1, read_bytes, &bytes, hash, err);
@@ -75,7 +75,7 @@ static enum tp_code write_small(struct tp_commit *c, const char *name, const cha
     if (fd >= 0 && tp_os.close(fd) && code == TP_OK)
         code = tp_os_fail(c->err, errno, path, "cannot close the output");
     if (code == TP_OK && listed &&
-        (code = tp_commit_hash_text(data, size, hash, c->err)) == TP_OK)
+        (code = hash_text(data, size, hash, c->err)) == TP_OK)
         code = record(c, name, size, hash);
     free(path);
     return code;
@@ -114,6 +114,19 @@ enum tp_code tp_commit_open_other(const struct tp_checkpoint *ckpt, const char *
     return code;
 }
 
+/* What was there was removed before: where a file system takes upper and lower case for the same, it
+ * is another file of the output. */
+static enum tp_code check_free(const struct tp_commit *c, const char *path)
+{
+    struct stat st;
+    if (!tp_os_link_there(path, &st, c->err))
+        return c->err->code;
+    tp_err_path(c->err, path);
+    tp_err_hint(c->err, "write to a file system that tells them apart");
+    return tp_fail(c->err, TP_E_UNSUPPORTED, "a file of the source would take the place of another "
+                   "file of the output, whose name differs in case alone");
+}
+
 static enum tp_code copy_other(struct tp_commit *c, const char *name)
 {
     uint8_t hash[TP_HASH_BYTES];
@@ -122,7 +135,7 @@ static enum tp_code copy_other(struct tp_commit *c, const char *name)
     char *to = tp_os_format(c->err, "%s/%s", c->partial, name);
     struct copied copy = {-1, -1, from, to};
     enum tp_code code = from && to ? TP_OK : TP_E_MEMORY;
-    if (code == TP_OK &&
+    if (code == TP_OK && (code = check_free(c, to)) == TP_OK &&
         (code = tp_commit_open_other(c->plan->ckpt, from, &copy.from, &st, c->err)) == TP_OK)
         code = tp_below_create(c->dir, name, st.st_mode, to, &copy.to, c->err);
     if (code == TP_OK &&
@@ -208,7 +221,7 @@ static enum tp_code read_card(struct tp_commit *c, char **text)
     if (*text) {
         c->data.card = true;
         c->data.card_size = size;
-        code = tp_commit_hash_text(*text, size, c->data.card_hash, c->err);
+        code = hash_text(*text, size, c->data.card_hash, c->err);
     }
     for (size_t at = 0; *text && at < size; at++)
         if (!(*text)[at]) /* would end it */
@@ -218,7 +231,7 @@ static enum tp_code read_card(struct tp_commit *c, char **text)
     return code;
 }
 
-enum tp_code tp_commit_card(struct tp_commit *c, struct tp_text *text)
+static enum tp_code make_card(struct tp_commit *c, struct tp_text *text)
 {
     char *source = NULL;
     struct tp_card_use *uses = NULL;
@@ -303,7 +316,7 @@ static enum tp_code copy_others(struct tp_commit *c)
     char *const *names = c->plan->ckpt->others;
     bool card = c->plan->unit_count > 0;
     struct tp_text text = {0};
-    enum tp_code code = card ? tp_commit_card(c, &text) : TP_OK;
+    enum tp_code code = card ? make_card(c, &text) : TP_OK;
     for (size_t i = 0; i < c->plan->ckpt->other_count && code == TP_OK; i++) {
         if (card && is_behind_card(names[i])) {
             code = write_card(c, &text);
@@ -360,6 +373,8 @@ enum tp_code tp_commit_write_texts(struct tp_commit *c)
     if (code == TP_OK && (code = tp_checkpoint_unchanged(c->plan->ckpt, c->err)) == TP_OK &&
         (code = total_data(c)) == TP_OK)
         code = tp_commit_write_text(c, TP_MANIFEST_NAME, make_manifest, &size, NULL);
+    if (code == TP_OK)
+        code = tp_commit_note_source(c);
     return tp_json_check(mark, code, c->err);
 }
 

@@ -48,14 +48,16 @@ enum tp_code tp_journal_restart(struct tp_journal *journal, const struct tp_jour
 enum tp_code tp_journal_add(struct tp_journal *journal, const struct tp_plan *plan, uint32_t file,
                             const uint8_t hash[TP_HASH_BYTES],
                             struct tp_read_list *read, struct tp_err *err);
+/* Its text, as it is on the disk; fresh memory. */
+enum tp_code tp_journal_text(const struct tp_journal *journal, char **text, size_t *size,
+                             struct tp_err *err);
+/* Adds what the text of another journal says of shards of the same plan. The shards that it names
+ * are done until tp_journal_prove() has looked at them. */
+enum tp_code tp_journal_join(struct tp_journal *journal, const struct tp_plan *plan,
+                             const char *text, struct tp_err *err);
 /* Whether shard f, which the journal names, is what it says: done[f]. */
 enum tp_code tp_journal_prove(struct tp_journal *journal, int dir, const struct tp_plan *plan,
                               uint32_t f, bool zstd, struct tp_err *err);
-/* " read" and " SOURCE:SUM" of each, and back; false: it is none. */
-enum tp_code tp_read_list_text(const struct tp_read_list *read, struct tp_text *text,
-                               struct tp_err *err);
-bool tp_read_list_parse(const char *text, size_t size, struct tp_read_list *list,
-                        struct tp_err *err);
 void tp_journal_close(struct tp_journal *journal); /* releases the lock */
 
 #endif

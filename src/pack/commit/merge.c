@@ -125,42 +125,45 @@ static const struct tp_done_part *part_of(const struct merge *m, size_t f)
     return NULL;
 }
 
-/* Moves one shard of a part to its place. What it is said to be is in the journal before, so that a
- * run that goes on from here knows it, wherever it lies. */
+/* Moves one shard of a part to its place, unless it is there. */
 static enum tp_code take_shard(struct tp_commit *c, const struct tp_done_part *part, uint32_t f)
 {
-    size_t i = f / part->share.count;
+    const char *suffix = c->options->zstd ? TP_ZST_SUFFIX : "";
     struct stat st;
-    char *name = tp_os_format(c->err, "%s%s", c->plan->files[f].name,
-                              c->options->zstd ? TP_ZST_SUFFIX : "");
-    char *from = tp_os_format(c->err, "%s/%s", part->path, name);
-    char *to = tp_os_format(c->err, "%s/%s", c->partial, name);
-    bool listed = from && to && i < part->file_count && strcmp(part->files[i].name, name) == 0;
-    enum tp_code code = c->err->code;
-    if (listed && tp_os_link_there(from, &st, c->err) && S_ISREG(st.st_mode) &&
-        (code = tp_journal_add(&c->journal, c->plan, f, part->files[i].hash, &part->read[i],
-                               c->err)) == TP_OK &&
-        (code = tp_os_rename(from, to, c->err)) == TP_OK)
+    char *from = tp_os_format(c->err, "%s/%s%s", part->path, c->plan->files[f].name, suffix);
+    char *to = tp_os_format(c->err, "%s/%s%s", c->partial, c->plan->files[f].name, suffix);
+    enum tp_code code = from && to ? TP_OK : TP_E_MEMORY;
+    if (code == TP_OK && tp_os_link_there(from, &st, c->err) && S_ISREG(st.st_mode))
+        code = tp_os_rename(from, to, c->err);
+    if (code == TP_OK && (code = c->err->code) == TP_OK)
         code = tp_journal_prove(&c->journal, c->dir, c->plan, f, c->options->zstd > 0, c->err);
-    free(name);
     free(from);
     free(to);
-    return code ? code : c->err->code;
+    return code;
 }
 
-/* What is made is room for the copies alone: the shards are there. */
+/* What is made is room for the copies alone: the shards are there. What they are said to be is in
+ * the journal before they are moved, so that a run that goes on from here knows them, wherever they
+ * lie. */
 static enum tp_code take_shards(struct tp_commit *c)
 {
-    bool *all = tp_os_alloc(c->plan->file_count + 1, c->err);
-    if (!all)
-        return TP_E_MEMORY;
-    memset(all, true, c->plan->file_count + 1);
-    enum tp_code code = tp_commit_check_space(c, c->partial, all, true);
-    free(all);
+    const struct merge *m = (struct merge *)c;
+    size_t count = c->plan->file_count;
+    bool *all = tp_os_alloc(count + 1, c->err), *had = tp_os_alloc(count + 1, c->err);
+    enum tp_code code = all && had ? TP_OK : TP_E_MEMORY;
+    if (code == TP_OK) {
+        memset(all, true, count + 1);
+        memcpy(had, c->journal.done, count + 1);
+        code = tp_commit_check_space(c, c->partial, all, true);
+    }
     c->begun = code == TP_OK;
-    for (uint32_t f = 0; f < c->plan->file_count && code == TP_OK; f++)
-        if (!c->journal.done[f])
-            code = take_shard(c, part_of((struct merge *)c, f), f);
+    for (size_t i = 0; i < m->parts->count && code == TP_OK; i++)
+        code = tp_journal_join(&c->journal, c->plan, m->parts->items[i].journal, c->err);
+    for (uint32_t f = 0; f < count && code == TP_OK; f++)
+        if (c->journal.done[f] && !had[f])
+            code = take_shard(c, part_of(m, f), f);
+    free(all);
+    free(had);
     return code;
 }
 

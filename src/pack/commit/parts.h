@@ -46,9 +46,7 @@ struct tp_done_part {
     char *request;      /* JSON for tp_request_parse() */
     uint8_t hash[TP_HASH_BYTES];      /* of the plan */
     uint8_t source_id[TP_HASH_BYTES]; /* tp_commit_source_id() */
-    struct tp_manifest_file *files;   /* shards, in their order */
-    struct tp_read_list *read;        /* what was read for each */
-    size_t file_count;
+    char *journal;      /* its text: shards and their hashes */
 };
 
 /* The complete parts of one output, which are of one plan. */

@@ -2,7 +2,6 @@
 and block scales byte for byte, the global scale 1 / G in fp32, as vLLM has it when it loads
 (`1.0 / weight_global_scale`)."""
 import json
-import os
 
 import numpy as np
 
