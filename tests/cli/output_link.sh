@@ -25,8 +25,10 @@ ln -s notes "$work/to_notes.safetensors"
 
 check "an empty directory by its link" convert to_empty
 check "is filled" leads_to to_empty empty
-fails "a full one is refused" 2 "exists already" convert to_full
+fails "a full one is refused" 7 "exists already" convert to_full
 check "and replaced with --force" convert to_full --force
+check "kept beside what the link leads to" grep -qx old "$work/full.old/old.safetensors"
+rm -r "$work/full.old"
 answers "the output is named as it was typed" 0 "$work/to_full is complete" \
     "$TILEPACK" convert "$work/model" -o "$work/to_full" --to fp8-ct
 check "behind its link" leads_to to_full full

@@ -1,18 +1,19 @@
 /* Whether the output that is there is the one that would be written, and why not.
  *
  * It is when its manifest is as it was written and names this plan, its files have their sizes, and
- * no file of the source was changed, or put in its place, since the manifest was written: by the
- * time of the inode, which nobody can set. Then nothing else is read. A file of the source that is
- * newer is read whole, and its sum compared with that in the manifest: names, headers and sizes are
- * the same in two steps of a training run.
+ * the files of the source are those that it was made of, none of which was changed since: by their
+ * inodes and the times of these, which nobody can set. Then nothing else is read. Of any others (a
+ * copy, say) names, headers and sizes say nothing: two steps of a training run share them all. They
+ * are read whole, and their sums compared with those in the manifest.
  *
- * Writes nothing but the time of a manifest, when a newer source was read and is the same.
+ * Writes nothing but which files those were, beside the manifest, when others were read and are the
+ * same.
  */
 #include "pack/commit/commit_build.h"
 
 #include "base/suffix.h"
+#include "pack/commit/manifest_note.h"
 #include "pack/os/below.h"
-#include "pack/os/clock.h"
 #include "pack/sink/compress.h"
 #include "pack/source/index.h"
 #include "pack/source/source_sums.h"
@@ -28,8 +29,9 @@ struct again {
     struct tp_commit *c;
     struct tp_manifest manifest;
     struct tp_look *look;
-    int64_t made, newest; /* times: of the manifest, and of the file of the source changed last */
-    bool read;            /* newer files may be read */
+    char now[TP_HASH_TEXT], then[TP_HASH_TEXT]; /* files of the source: these, and those it was made
+                                                   of; "": nobody knows */
+    bool read;                                  /* the source may be */
 };
 
 static enum tp_code found(struct again *again, enum tp_found what)
@@ -83,9 +85,8 @@ static enum tp_found compare_requests(struct again *again, const json_t *theirs)
     json_decref(ours);
     if (format || !same)
         return format ? TP_FOUND_FORMAT : TP_FOUND_OPTIONS;
-    /* then the source is another one, or its config.json */
-    return same_sources(again) && again->newest <= again->made ? TP_FOUND_VERSION
-                                                               : TP_FOUND_SOURCE;
+    bool other = *again->then && strcmp(again->then, again->now) != 0;
+    return other || !same_sources(again) ? TP_FOUND_SOURCE : TP_FOUND_VERSION;
 }
 
 /* The plan's hash says no more than that something is different. */
@@ -125,54 +126,58 @@ static bool same_kind(const struct again *again)
            (!c->request || !c->request->digests || has_digests(manifest));
 }
 
-/* Whether the manifest lists what would be copied now, and nothing else: a file may have come to the
- * source, or gone from it. */
-static bool same_names(const struct again *again)
-{
-    const struct tp_plan *plan = again->c->plan;
-    const struct tp_manifest *manifest = &again->manifest;
-    size_t count = plan->file_count + (plan->unit_count > 0) +
-                   (tp_manifest_find(manifest, TP_INDEX_NAME) != NULL) +
-                   (tp_manifest_find(manifest, "config.json") != NULL);
-    for (size_t i = 0; i < plan->ckpt->other_count; i++) {
-        const char *name = plan->ckpt->others[i];
-        if (!tp_commit_copies(plan, name))
-            continue;
-        if (!tp_manifest_find(manifest, name))
-            return false;
-        count++;
-    }
-    return count == manifest->file_count;
-}
-
 /* ---- its source ---- */
 
-static int64_t nanoseconds(struct timespec time)
+/* The other files of the source that count: what is copied, and the card. */
+static bool counts(const struct tp_plan *plan, const char *name)
 {
-    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+    return tp_commit_copies(plan, name) || (plan->unit_count && strcmp(name, TP_CARD_NAME) == 0);
 }
 
-/* Whether a file of the source is newer than the manifest: it, or a link that leads to it. */
-static bool is_newer(struct again *again, const char *path)
+static enum tp_code add_stamp(struct tp_text *text, const char *name, uint64_t inode,
+                              const struct tp_stamp *stamp, struct tp_err *err)
 {
-    struct stat file, link;
-    int64_t time = INT64_MAX;
-    if (tp_os_link_there(path, &link, again->c->err) && tp_os_there(path, &file, again->c->err)) {
-        time = nanoseconds(link.st_ctim);
-        if (nanoseconds(file.st_ctim) > time)
-            time = nanoseconds(file.st_ctim);
+    return tp_text_addf(text, err, "%s %llu %llu %lld\n", name, (unsigned long long)inode,
+                        (unsigned long long)stamp->size, (long long)stamp->ctime_ns);
+}
+
+/* Which files those of the source are, of the times at which they were opened. */
+static enum tp_code print_source(const struct tp_plan *plan, char id[TP_HASH_TEXT],
+                                 struct tp_err *err)
+{
+    const struct tp_checkpoint *ckpt = plan->ckpt;
+    struct tp_text text = {0};
+    uint8_t hash[TP_HASH_BYTES];
+    enum tp_code code = add_stamp(&text, TP_INDEX_NAME, 0, &ckpt->index_stamp, err);
+    if (code == TP_OK)
+        code = add_stamp(&text, "config.json", 0, &ckpt->config_stamp, err);
+    for (size_t f = 0; f < ckpt->file_count && code == TP_OK; f++)
+        code = add_stamp(&text, ckpt->files[f].name, ckpt->files[f].inode, &ckpt->files[f].stamp,
+                         err);
+    for (size_t i = 0; i < ckpt->other_count && code == TP_OK; i++)
+        if (counts(plan, ckpt->others[i]))
+            code = add_stamp(&text, ckpt->others[i], 0, &ckpt->other_stamps[i], err);
+    if (code == TP_OK) {
+        tp_hash(text.data, text.size, hash);
+        tp_hash_print(hash, id);
     }
-    if (time > again->newest)
-        again->newest = time;
-    return time > again->made;
+    tp_text_free(&text);
+    return code;
 }
 
-static bool is_newer_in(struct again *again, const char *name)
+enum tp_code tp_commit_note_source(struct tp_commit *c)
 {
-    char *path = tp_os_format(again->c->err, "%s/%s", again->c->plan->ckpt->path, name);
-    bool newer = path && is_newer(again, path);
+    char id[TP_HASH_TEXT];
+    struct stat st;
+    int fd = -1;
+    char *path = tp_os_format(c->err, "%s/" TP_MANIFEST_NAME, c->partial);
+    enum tp_code code = path ? print_source(c->plan, id, c->err) : TP_E_MEMORY;
+    if (code == TP_OK && (code = tp_below_open_regular(c->dir, TP_MANIFEST_NAME, path, &fd, &st,
+                                                       c->err)) == TP_OK)
+        tp_manifest_note_source(fd, id);
+    tp_os_close(&fd);
     free(path);
-    return newer;
+    return code;
 }
 
 static const struct tp_manifest_source *find_source(const struct again *again, const char *name)
@@ -183,39 +188,33 @@ static const struct tp_manifest_source *find_source(const struct again *again, c
     return NULL;
 }
 
-/* Reads the shards that are newer, if the sums of all of them are known. */
-static enum tp_code read_shards(struct again *again, enum tp_found *what)
+/* Reads the shards, if the sums of all of them are known. */
+static enum tp_code read_shards(const struct again *again, enum tp_found *what)
 {
     const struct tp_commit *c = again->c;
     const struct tp_checkpoint *ckpt = c->plan->ckpt;
     const struct tp_run_options *run = &c->options->run;
     const struct tp_sum_options options = {run->jobs, run->stop, run->progress, run->progress_arg};
     struct tp_sum *sums = tp_os_alloc((ckpt->file_count + 1) * sizeof *sums, c->err);
-    bool *newer = tp_os_zalloc(ckpt->file_count + 1, sizeof *newer, c->err), any = false;
-    enum tp_code code = sums && newer ? TP_OK : TP_E_MEMORY;
-    *what = TP_FOUND_SAME;
-    for (size_t f = 0; f < ckpt->file_count && code == TP_OK; f++) {
-        const struct tp_manifest_source *source = find_source(again, ckpt->files[f].name);
-        any |= newer[f] = is_newer(again, ckpt->files[f].path);
-        if (newer[f] && !(again->read && source && source->has_data))
+    enum tp_code code = sums ? TP_OK : TP_E_MEMORY;
+    const struct tp_manifest_source *source;
+    *what = TP_FOUND_AGAIN;
+    for (size_t f = 0; f < ckpt->file_count; f++)
+        if (!(source = find_source(again, ckpt->files[f].name)) || !source->has_data)
             *what = TP_FOUND_MAYBE;
-    }
-    if (any && *what == TP_FOUND_SAME && code == TP_OK && !c->err->code) {
-        code = tp_source_sums(ckpt, newer, &options, sums, c->err);
-        *what = TP_FOUND_AGAIN;
-        for (size_t f = 0; f < ckpt->file_count && code == TP_OK; f++) {
-            const struct tp_sum *sum = &find_source(again, ckpt->files[f].name)->data;
-            if (newer[f] && (sum->a != sums[f].a || sum->b != sums[f].b))
+    if (code == TP_OK && *what == TP_FOUND_AGAIN &&
+        (code = tp_source_sums(ckpt, &options, sums, c->err)) == TP_OK)
+        for (size_t f = 0; f < ckpt->file_count; f++) {
+            source = find_source(again, ckpt->files[f].name);
+            if (source->data.a != sums[f].a || source->data.b != sums[f].b)
                 *what = TP_FOUND_SOURCE;
         }
-    }
     free(sums);
-    free(newer);
-    return code ? code : c->err->code;
+    return code;
 }
 
 /* A copy, or the card, which is in the output in another form. */
-static enum tp_code read_other(struct again *again, const char *name, enum tp_found *what)
+static enum tp_code read_other(const struct again *again, const char *name, bool *same)
 {
     const struct tp_checkpoint *ckpt = again->c->plan->ckpt;
     struct tp_err *err = again->c->err;
@@ -225,92 +224,83 @@ static enum tp_code read_other(struct again *again, const char *name, enum tp_fo
     struct stat st;
     int fd = -1;
     char *path = tp_os_format(err, "%s/%s", ckpt->path, name);
-    *what = TP_FOUND_SOURCE;
     enum tp_code code = path ? tp_commit_open_other(ckpt, path, &fd, &st, err) : TP_E_MEMORY;
-    if (code == TP_OK && (card || copy) &&
-        (uint64_t)st.st_size == (card ? card->size : copy->size) &&
-        (code = tp_leafhash_fd(fd, path, (uint64_t)st.st_size, hash, err)) == TP_OK &&
-        memcmp(hash, card ? card->header : copy->hash, sizeof hash) == 0)
-        *what = TP_FOUND_AGAIN;
+    *same = code == TP_OK && (card || copy) &&
+            (uint64_t)st.st_size == (card ? card->size : copy->size) &&
+            (code = tp_leafhash_fd(fd, path, (uint64_t)st.st_size, hash, err)) == TP_OK &&
+            memcmp(hash, card ? card->header : copy->hash, sizeof hash) == 0;
     tp_os_close(&fd);
     free(path);
     return code;
 }
 
-/* The other files of the source that count: what is copied, and the card. */
-static bool counts(const struct again *again, const char *name)
+/* The files that the output has besides copies of the source's. */
+static size_t made_files(const struct again *again)
 {
     const struct tp_plan *plan = again->c->plan;
-    return tp_commit_copies(plan, name) ||
-           (plan->unit_count && strcmp(name, TP_CARD_NAME) == 0);
+    return plan->file_count + (plan->unit_count > 0) +
+           (tp_manifest_find(&again->manifest, TP_INDEX_NAME) != NULL) +
+           (tp_manifest_find(&again->manifest, "config.json") != NULL);
 }
 
-/* Reads what is newer; the worst of what was found. Index and config.json are in the plan's hash. */
-static enum tp_code look_at_source(struct again *again, enum tp_found *worst)
+/* Reads all of it, the weights last. A file may have come to it, or gone from it. Index and
+ * config.json are in the plan's hash. */
+static enum tp_code read_source(const struct again *again, enum tp_found *what)
 {
     const struct tp_checkpoint *ckpt = again->c->plan->ckpt;
+    size_t count = made_files(again);
+    bool same = true;
     enum tp_code code = TP_OK;
-    enum tp_found what;
-    *worst = TP_FOUND_SAME;
-    if ((ckpt->index_stamp.ctime_ns && is_newer_in(again, TP_INDEX_NAME)) |
-        (ckpt->config && is_newer_in(again, "config.json")))
-        *worst = TP_FOUND_AGAIN;
-    for (size_t i = 0; i < ckpt->other_count && *worst < TP_FOUND_MAYBE && code == TP_OK; i++)
-        if (counts(again, ckpt->others[i]) && is_newer_in(again, ckpt->others[i]) &&
-            (code = read_other(again, ckpt->others[i], &what)) == TP_OK && what > *worst)
-            *worst = what;
-    if (*worst < TP_FOUND_MAYBE && code == TP_OK && (code = read_shards(again, &what)) == TP_OK &&
-        what > *worst)
-        *worst = what;
-    return code ? code : again->c->err->code;
+    for (size_t i = 0; i < ckpt->other_count && same && code == TP_OK; i++) {
+        count += tp_commit_copies(again->c->plan, ckpt->others[i]);
+        if (counts(again->c->plan, ckpt->others[i]))
+            code = read_other(again, ckpt->others[i], &same);
+    }
+    *what = TP_FOUND_SOURCE;
+    return code || !same || count != again->manifest.file_count ? code : read_shards(again, what);
 }
 
-/* So that the next run need not read it again. The time is that of the change, and not that of now:
- * what is changed from here on is newer. A time that has not come yet would hide that. */
-static void date_manifest(const struct again *again, int fd)
+static enum tp_code look_at_source(struct again *again, int fd)
 {
-    struct timespec now, times[2] = {{.tv_nsec = UTIME_OMIT}};
-    times[1].tv_sec = again->newest / 1000000000;
-    times[1].tv_nsec = again->newest % 1000000000;
-    if (clock_gettime(CLOCK_REALTIME, &now) == 0 && again->newest <= nanoseconds(now))
-        tp_os.futimens(fd, times); /* whoever may not reads it again */
+    const struct tp_commit *c = again->c;
+    enum tp_found what = TP_FOUND_MAYBE;
+    if (strcmp(again->then, again->now) == 0)
+        return found(again, TP_FOUND_SAME);
+    enum tp_code code = again->read ? read_source(again, &what) : TP_OK;
+    if (code == TP_OK && what == TP_FOUND_AGAIN &&
+        (code = tp_checkpoint_unchanged(c->plan->ckpt, c->err)) == TP_OK &&
+        (code = tp_checkpoint_others_unchanged(c->plan->ckpt, tp_commit_is_usual, c->err)) == TP_OK)
+        tp_manifest_note_source(fd, again->now); /* so the next run need not read it */
+    return code ? code : found(again, what);
 }
 
 static enum tp_code look_at_same(struct again *again, int fd)
 {
     struct tp_commit *c = again->c;
-    const struct tp_manifest_file *lacks;
-    enum tp_found what;
+    struct tp_err seen = {0};
     if (!same_kind(again))
         return found(again, TP_FOUND_OPTIONS);
-    if ((lacks = tp_manifest_lacks(&again->manifest, c->output, false, c->err))) {
+    const struct tp_manifest_file *lacks = tp_manifest_lacks(&again->manifest, c->output, false,
+                                                             &seen);
+    tp_err_take_unread(c->err, &seen);
+    if (lacks)
         snprintf(again->look->detail, sizeof again->look->detail, "%.150s", lacks->name);
-        return found(again, TP_FOUND_INCOMPLETE);
-    }
-    if (c->err->code || !same_names(again))
-        return found(again, TP_FOUND_SOURCE);
-    enum tp_code code = look_at_source(again, &what);
-    if (code == TP_OK && what == TP_FOUND_AGAIN &&
-        (code = tp_checkpoint_unchanged(c->plan->ckpt, c->err)) == TP_OK &&
-        (code = tp_checkpoint_others_unchanged(c->plan->ckpt, tp_commit_is_usual, c->err)) == TP_OK)
-        date_manifest(again, fd);
-    return code ? code : found(again, what);
+    return c->err->code || lacks || seen.code ? found(again, TP_FOUND_INCOMPLETE)
+                                              : look_at_source(again, fd);
 }
 
-static enum tp_code look_at_manifest(struct again *again, int fd, const char *path,
-                                     const struct stat *st)
+static enum tp_code look_at_manifest(struct again *again, int fd, const char *path)
 {
     char id[TP_HASH_TEXT];
-    enum tp_found ignored;
-    again->made = again->newest = nanoseconds(st->st_mtim);
     tp_manifest_plan_id(again->c->plan, id);
     if (!again->manifest.intact)
         return found(again, TP_FOUND_INCOMPLETE);
-    if (strcmp(again->manifest.plan, id) == 0)
-        return look_at_same(again, fd);
-    again->read = false;
-    enum tp_code code = look_at_source(again, &ignored);
-    return code ? code : look_at_request(again, fd, path);
+    tp_manifest_noted_source(fd, again->then);
+    enum tp_code code = print_source(again->c->plan, again->now, again->c->err);
+    if (code)
+        return code;
+    return strcmp(again->manifest.plan, id) == 0 ? look_at_same(again, fd)
+                                                 : look_at_request(again, fd, path);
 }
 
 enum tp_code tp_commit_look(struct tp_commit *c, bool read, struct tp_look *look)
@@ -324,7 +314,7 @@ enum tp_code tp_commit_look(struct tp_commit *c, bool read, struct tp_look *look
     enum tp_code code = path ? TP_OK : TP_E_MEMORY;
     if (code == TP_OK && tp_os_open_regular(path, 0, &fd, &st, &seen) == TP_OK) {
         code = tp_manifest_read(c->output, &again.manifest, &seen) == TP_OK
-                   ? look_at_manifest(&again, fd, path, &st) : found(&again, TP_FOUND_INCOMPLETE);
+                   ? look_at_manifest(&again, fd, path) : found(&again, TP_FOUND_INCOMPLETE);
     }
     if (code == TP_OK) {
         tp_err_take_unread(c->err, &seen);
@@ -360,8 +350,8 @@ enum tp_code tp_commit_fail_found(const struct tp_commit *c, const struct tp_loo
     case TP_FOUND_AGAIN:
         return tp_fail(err, TP_E_EXISTS, "%s, and is this one", there);
     case TP_FOUND_MAYBE:
-        return tp_fail(err, TP_E_EXISTS, "%s, and the source may have changed since: files of it are "
-                       "newer, and the manifest has no sum of their data", there);
+        return tp_fail(err, TP_E_EXISTS, "%s, and the source may have changed since: its files are "
+                       "others, or newer, and the manifest has no sum of all their data", there);
     case TP_FOUND_SOURCE:
         return tp_fail(err, TP_E_EXISTS, "%s, and the source has changed since", there);
     case TP_FOUND_FORMAT:
@@ -369,7 +359,8 @@ enum tp_code tp_commit_fail_found(const struct tp_commit *c, const struct tp_loo
     case TP_FOUND_OPTIONS:
         return tp_fail(err, TP_E_EXISTS, "%s, made with other options", there);
     case TP_FOUND_VERSION:
-        return tp_fail(err, TP_E_EXISTS, "%s, made by another version of tilepack", there);
+        return tp_fail(err, TP_E_EXISTS, "%s, made by another version of tilepack, or with another "
+                       "config.json", there);
     case TP_FOUND_INCOMPLETE:
         return *look->detail
                    ? tp_fail(err, TP_E_EXISTS, "%s, and is not complete: '%s' is not there, or of "

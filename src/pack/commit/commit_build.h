@@ -70,8 +70,7 @@ enum tp_code tp_commit_check_place(const char *path, int fd, struct tp_err *err)
  * run left to do in an output that is complete. TP_OK with result->already_done or
  * result->skipped: it is there, and nothing is to be done. */
 enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_result *result);
-/* The output is there and is this one, as far as is known without reading the source. What cannot be
- * looked at is the error. */
+/* The output is there and is this one. What cannot be looked at is the error. */
 bool tp_commit_is_done(struct tp_commit *c);
 /* Fails when the file system of the directory has no room for the files that are to come: all but
  * those of `skip` (by file of c->plan, or NULL) and of the journal; `copies`: and the copies. */
@@ -79,10 +78,10 @@ enum tp_code tp_commit_check_space(const struct tp_commit *c, const char *direct
                                    const bool *skip, bool copies);
 
 /* commit_again.c */
-enum tp_found { /* the first three in this order: the worse of two is the larger one */
+enum tp_found {
     TP_FOUND_SAME,
-    TP_FOUND_AGAIN, /* the same: the source is newer, and was read again */
-    TP_FOUND_MAYBE, /* the source is newer, and it is not known whether it has changed */
+    TP_FOUND_AGAIN, /* the same: the source's files are others, or newer, and were read again */
+    TP_FOUND_MAYBE, /* they are, and it is not known whether they have changed */
     TP_FOUND_SOURCE,  /* the source has changed */
     TP_FOUND_FORMAT,  /* another format */
     TP_FOUND_OPTIONS, /* other options */
@@ -96,8 +95,10 @@ struct tp_look {
     enum tp_found found;
     char detail[200]; /* the format, or the file that is missing */
 };
-/* What the directory OUTPUT is. `read`: files of the source that are newer are read. */
+/* What the directory OUTPUT is. `read`: the source is read where its files are others, or newer. */
 enum tp_code tp_commit_look(struct tp_commit *c, bool read, struct tp_look *look);
+/* Beside the manifest of the unfinished output: which files the source has. */
+enum tp_code tp_commit_note_source(struct tp_commit *c);
 const char *tp_found_reason(enum tp_found found); /* a word for programs */
 /* TP_E_EXISTS, with what was found. */
 enum tp_code tp_commit_fail_found(const struct tp_commit *c, const struct tp_look *look);

@@ -95,17 +95,18 @@ static bool is_kept(const struct sweep *s, const char *name)
     return tp_names_sorted_have(s->shards, s->shard_count, name, size, '\0');
 }
 
-/* Whether a conversion writes a file of that name, of this source or, by the names that published
- * checkpoints have, of another one. */
+/* Whether a conversion writes a file of that name, of this source or, where it replaces what another
+ * one left, by the names that published checkpoints have. */
 static bool is_written(const struct sweep *s, const char *name)
 {
     static const char *const written[] = {TP_INDEX_NAME, TP_MANIFEST_NAME, TP_MANIFEST_NEW,
                                           TP_PART_FILE, TP_JOURNAL_NAME, TP_REPLACES_NAME,
-                                          TP_BELOW_OWNER};
+                                          TP_BELOW_OWNER, "config.json", TP_CARD_NAME};
     for (size_t i = 0; i < sizeof written / sizeof *written; i++)
         if (strcmp(name, written[i]) == 0)
             return true;
-    return tp_commit_is_shard(name) || tp_commit_is_usual(name) ||
+    return tp_commit_is_shard(name) ||
+           (s->c->options->if_exists == TP_EXISTS_REPLACE && tp_commit_is_usual(name)) ||
            tp_names_sorted_have(s->copies, s->c->plan->ckpt->other_count, name, strlen(name),
                                 '\0');
 }
@@ -237,12 +238,11 @@ static enum tp_code own_command(const struct tp_commit *c, struct tp_text *text)
 /* The journal is of another plan. Shards that it names were work; what a run left that
  * finished none is in nobody's way. A part may go on beside another copy of the source, on another
  * machine: its own shards alone are made anew. */
-static enum tp_code start_over(struct tp_commit *c, const struct tp_journal_work *work)
+static enum tp_code check_other_work(struct tp_commit *c)
 {
-    bool stops = c->journal.names_shards && c->options->if_exists != TP_EXISTS_REPLACE &&
-                 !(c->others && c->journal.other_source);
-    if (!stops)
-        return tp_journal_restart(&c->journal, work, c->err);
+    if (!c->journal.names_shards || c->options->if_exists == TP_EXISTS_REPLACE ||
+        (c->others && c->journal.other_source))
+        return TP_OK;
     if (c->journal.other_source)
         tp_err_hint(c->err, "--force starts over; or move this directory away to keep it");
     else if (c->journal.command)
@@ -273,8 +273,10 @@ static enum tp_code open_partial(struct tp_commit *c)
         code = tp_journal_open(c->dir, c->partial, TP_JOURNAL_NAME, &work, &c->journal, &foreign,
                                c->err);
     }
+    if (code == TP_OK && foreign)
+        code = check_other_work(c);
     if (code == TP_OK && (code = sweep(c, false, false)) == TP_OK && foreign)
-        code = start_over(c, &work);
+        code = tp_journal_restart(&c->journal, &work, c->err);
     tp_text_free(&command);
     return code ? code : sweep(c, true, false);
 }

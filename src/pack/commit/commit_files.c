@@ -114,6 +114,19 @@ enum tp_code tp_commit_open_other(const struct tp_checkpoint *ckpt, const char *
     return code;
 }
 
+/* What was there was removed before: where a file system takes upper and lower case for the same, it
+ * is another file of the output. */
+static enum tp_code check_free(const struct tp_commit *c, const char *path)
+{
+    struct stat st;
+    if (!tp_os_link_there(path, &st, c->err))
+        return c->err->code;
+    tp_err_path(c->err, path);
+    tp_err_hint(c->err, "write to a file system that tells them apart");
+    return tp_fail(c->err, TP_E_UNSUPPORTED, "a file of the source would take the place of another "
+                   "file of the output, whose name differs in case alone");
+}
+
 static enum tp_code copy_other(struct tp_commit *c, const char *name)
 {
     uint8_t hash[TP_HASH_BYTES];
@@ -122,7 +135,7 @@ static enum tp_code copy_other(struct tp_commit *c, const char *name)
     char *to = tp_os_format(c->err, "%s/%s", c->partial, name);
     struct copied copy = {-1, -1, from, to};
     enum tp_code code = from && to ? TP_OK : TP_E_MEMORY;
-    if (code == TP_OK &&
+    if (code == TP_OK && (code = check_free(c, to)) == TP_OK &&
         (code = tp_commit_open_other(c->plan->ckpt, from, &copy.from, &st, c->err)) == TP_OK)
         code = tp_below_create(c->dir, name, st.st_mode, to, &copy.to, c->err);
     if (code == TP_OK &&
@@ -372,7 +385,7 @@ enum tp_code tp_commit_write_texts(struct tp_commit *c)
     if (code == TP_OK && (code = tp_checkpoint_unchanged(c->plan->ckpt, c->err)) == TP_OK &&
         (code = total_data(c)) == TP_OK)
         code = write_manifest(c);
-    return code;
+    return code ? code : tp_commit_note_source(c);
 }
 
 /* An archive is listed with its own size and the hash of what it holds. */

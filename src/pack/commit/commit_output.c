@@ -191,7 +191,7 @@ static enum tp_code compare(struct tp_commit *c, struct tp_convert_result *resul
         code = tp_commit_look(c, if_exists == TP_EXISTS_COMPARE, &look);
     if (code)
         return code;
-    bool same = look.found == TP_FOUND_SAME || look.found == TP_FOUND_AGAIN;
+    bool same = look.found <= TP_FOUND_AGAIN;
     result->reason = tp_found_reason(look.found);
     result->skipped = if_exists == TP_EXISTS_SKIP;
     result->already_done = same && if_exists != TP_EXISTS_FAIL;
@@ -221,7 +221,7 @@ enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_resul
 bool tp_commit_is_done(struct tp_commit *c)
 {
     struct tp_look look;
-    return tp_commit_look(c, false, &look) == TP_OK && look.found == TP_FOUND_SAME;
+    return tp_commit_look(c, true, &look) == TP_OK && look.found <= TP_FOUND_AGAIN;
 }
 
 /* ---- room ---- */

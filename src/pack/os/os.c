@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
+#include <sys/xattr.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -125,7 +126,8 @@ struct tp_os tp_os = {
     .may_take = real_may_take,
     .readlink = readlink,
     .geteuid = geteuid,
-    .futimens = futimens,
+    .fgetxattr = fgetxattr,
+    .fsetxattr = fsetxattr,
     .fsync = fsync,
     .is_mount = real_is_mount,
     .free_bytes = real_free_bytes,

@@ -34,7 +34,8 @@ struct tp_os {
     bool (*may_take)(const char *directory, const char *path);
     ssize_t (*readlink)(const char *path, char *target, size_t size);
     uid_t (*geteuid)(void);
-    int (*futimens)(int fd, const struct timespec times[2]);
+    ssize_t (*fgetxattr)(int fd, const char *name, void *value, size_t size);
+    int (*fsetxattr)(int fd, const char *name, const void *value, size_t size, int flags);
     int (*fsync)(int fd);
     bool (*is_mount)(const char *path); /* itself, not what a link leads to; false: unknown, too */
     int (*free_bytes)(const char *path, uint64_t *bytes); /* that this user may write there */

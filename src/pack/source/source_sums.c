@@ -11,7 +11,6 @@ enum { PIECE = 256 * TP_SUM_BLOCK, MAX_THREADS = 64 };
 
 struct reading {
     const struct tp_checkpoint *ckpt;
-    const bool *which;
     const struct tp_sum_options *options;
     struct tp_sum *sums;
     _Atomic uint32_t next; /* file */
@@ -52,7 +51,7 @@ static void *read_files(void *arg)
     struct tp_err err = {0};
     uint8_t *data = tp_os_alloc(PIECE, &err);
     for (uint32_t f; data && (f = atomic_fetch_add(&r->next, 1)) < ckpt->file_count;)
-        for (size_t i = 0; i < ckpt->tensor_count && r->which[f] && err.code == TP_OK; i++)
+        for (size_t i = 0; i < ckpt->tensor_count && err.code == TP_OK; i++)
             if (ckpt->tensors[ckpt->by_data[i]].file == f)
                 read_tensor(r, &ckpt->tensors[ckpt->by_data[i]], data, &err);
     free(data);
@@ -63,11 +62,11 @@ static void *read_files(void *arg)
     return NULL;
 }
 
-enum tp_code tp_source_sums(const struct tp_checkpoint *ckpt, const bool *which,
+enum tp_code tp_source_sums(const struct tp_checkpoint *ckpt,
                             const struct tp_sum_options *options, struct tp_sum *sums,
                             struct tp_err *err)
 {
-    struct reading r = {.ckpt = ckpt, .which = which, .options = options, .sums = sums};
+    struct reading r = {.ckpt = ckpt, .options = options, .sums = sums};
     pthread_t threads[MAX_THREADS];
     unsigned started = 0;
     for (size_t f = 0; f < ckpt->file_count; f++)

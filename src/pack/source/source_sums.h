@@ -14,9 +14,9 @@ struct tp_sum_options {
     void *progress_arg;
 };
 
-/* Sums of all tensors of the files that `which` names, each of which is read once.
+/* Sums of all tensors of each file, which are read once.
  * TP_E_INTERRUPT or TP_E_TERMINATE when it was stopped. */
-enum tp_code tp_source_sums(const struct tp_checkpoint *ckpt, const bool *which,
+enum tp_code tp_source_sums(const struct tp_checkpoint *ckpt,
                             const struct tp_sum_options *options, struct tp_sum *sums,
                             struct tp_err *err);
 
