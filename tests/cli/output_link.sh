@@ -25,12 +25,14 @@ ln -s notes "$work/to_notes.safetensors"
 
 check "an empty directory by its link" convert to_empty
 check "is filled" leads_to to_empty empty
-fails "a full one is refused" 2 "exists already" convert to_full
+fails "a full one is refused" 7 "exists already, and is none of tilepack" convert to_full
 check "and replaced with --force" convert to_full --force
 answers "the output is named as it was typed" 0 "$work/to_full is complete" \
     "$TILEPACK" convert "$work/model" -o "$work/to_full" --to fp8-ct
 check "behind its link" leads_to to_full full
 check "without what it held" test ! -e "$work/full/old.safetensors"
+check "which is kept beside the directory" mv "$work/full.old/old.safetensors" "$work"
+check "and nothing else" rmdir "$work/full.old"
 fails "a link that leads nowhere is refused" 2 "leads nowhere" convert to_nothing
 check "no unfinished output is left" nothing_beside
 check "parts by the link" convert to_full --part 1/1 --force
