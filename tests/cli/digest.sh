@@ -27,7 +27,7 @@ answers 'verify --against' 0 '; SHA-256 of 7 files compared; ' \
     "$TILEPACK" verify packed --against src
 answers 'the same command again finds it done' 0 'is complete already' \
     "$TILEPACK" convert src --to w4a8-cutlass -o packed --digest sha256
-fails 'an output without them is not what --digest asks for' 2 'the output exists already' \
+fails 'an output without them is not what --digest asks for' 7 'made with other options' \
     convert -o plain --digest sha256
 check 'and one with them is more than is asked for' convert -o packed
 fails 'a single file has no manifest' 2 'a single file has no manifest to hold --digest' \

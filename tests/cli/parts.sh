@@ -56,7 +56,7 @@ mv "$work/kept.shard" "$work/four/$shard"
 cp -p "$work/four/tilepack.json" "$work/kept.json"
 echo >>"$work/four/tilepack.json"
 fails "nor where the manifest has changed" 2 "four: there are no parts of this output" merge four
-fails "nor does a part" 2 "exists already" part 2/4 four "$@"
+fails "nor does a part" 7 "exists already, and is not complete" part 2/4 four "$@"
 mv "$work/kept.json" "$work/four/tilepack.json"
 check "a part after the merge does nothing" part 2/4 four "$@"
 check "and leaves the output as it is" same "$work/one" "$work/four"
@@ -172,12 +172,12 @@ part 1/2 mix "$@"
 part 2/2 mix --to mxfp8-ct
 fails "other options are found by merge" 3 "part 1/2 and part 2/2 are of different plans: their options" \
     merge mix
-fails "and by the part itself" 2 "other options" part 2/2 mix "$@"
+fails "and by the part itself" 7 "other options" part 2/2 mix "$@"
 check "which --force makes anew" part 2/2 mix "$@" --force
 part 1/3 mix "$@"
 fails "another number of parts is refused" 3 "another number of parts" merge mix
 rm -r "$(of 1/3 mix)"
-fails "another compression is refused" 2 "other options" part 2/2 mix "$@" --zstd
+fails "another compression is refused" 7 "other options" part 2/2 mix "$@" --zstd
 check "the part again" part 2/2 mix "$@" --zstd --force
 fails "and found by merge" 3 "their options differ" merge mix
 check "one process takes no notice of parts" \
@@ -218,7 +218,7 @@ print("locked", flush=True)
 time.sleep(60)' "$(of 2/2 busy).partial/.tilepack-journal" >"$work/locked" &
 pid=$!
 while [ ! -s "$work/locked" ] && kill -0 $pid; do :; done
-fails "the same part twice at a time" 2 "another" part 2/2 busy "$@"
+fails "the same part twice at a time" 8 "another tilepack is writing" part 2/2 busy "$@"
 check "another part at the same time" part 1/2 busy "$@"
 fails "merge while a part is at work" 3 "part 2/2 first" merge busy
 kill $pid
@@ -232,7 +232,7 @@ for i in 1 2; do part $i/2 moved "$@" || bad "part $i/2"; done
 cp -pr "$work/src" "$work/elsewhere"
 touch "$work/src/"*.safetensors
 fails "a changed source is found" 3 "not the one that the parts converted" merge moved
-fails "a part of the changed source" 2 "source that has changed" part 1/2 moved "$@"
+fails "a part of the changed source" 7 "source that has changed" part 1/2 moved "$@"
 mv "$work/src" "$work/gone"
 fails "a source that is gone" 5 "--source" merge moved
 check "--source" "$TILEPACK" merge "$work/moved" --source "$work/elsewhere" -q
@@ -240,17 +240,19 @@ check "from the moved source the same" same "$work/one" "$work/moved"
 mv "$work/elsewhere" "$work/src"
 
 # An output in the way.
-fails "a part of something else is refused" 2 "exists already" part 1/2 one --to mxfp8-ct
+fails "a part of something else is refused" 7 "in another format: w4a8-cutlass" part 1/2 one --to mxfp8-ct
 cp -r "$work/one" "$work/old"
 for i in 1 2; do part $i/2 old --to mxfp8-ct --force || bad "part $i/2 --force"; done
 check "parts do not touch the old output" same "$work/one" "$work/old"
 mkdir "$work/csv" && echo data >"$work/csv/results.csv"
-fails "a part does not work for what no merge will replace" 2 "'results.csv'" \
+mkdir "$work/csv.old"
+fails "a part does not work for what no merge will replace" 7 "what an earlier --force has replaced" \
     part 1/2 csv --to mxfp8-ct --force
 check "nothing was begun" test ! -e "$(of 1/2 csv).partial"
-fails "merge does not replace by itself" 2 "--force" merge old
+fails "merge does not replace by itself" 7 "in another format: w4a8-cutlass" merge old
 check "merge --force" "$TILEPACK" merge "$work/old" --force -q
 check "--force replaces by the same bytes" same "$work/few1" "$work/old"
+check "what it replaced has a folder, and is kept" same "$work/one" "$work/old.old"
 
 # A merge that was killed while it removed the parts.
 for i in 1 2; do part $i/2 ends "$@" || bad "part $i/2"; done
@@ -339,7 +341,7 @@ if can_preload; then
     done
     fails "a checkpoint is not none whose manifest cannot be read" 5 "one/tilepack.json: cannot open" \
         reading_fails open one/tilepack.json 5 "$TILEPACK" convert "$work/src" -o "$work/one" \
-        --to mxfp4-ct --force
+        --to mxfp4-ct
     check "and read again it is merged" merge unread
 fi
 

@@ -179,7 +179,7 @@ unpack_says "no output" 2 "no output is given" "$work/experts-ct"
 unpack_says "--to and --dtype" 2 "exclude each other" "$work/experts-ct" -o "$work/no" --to w4a8-ct \
     --dtype f32
 unpack_says "no such format" 2 "there is no format 'w4'" "$work/experts-ct" -o "$work/no" --to w4
-unpack_says "an output in the way" 2 "exists already" "$work/experts-ct" -o "$work/fused"
+unpack_says "an output in the way" 7 "exists already" "$work/experts-ct" -o "$work/fused"
 unpack_says "the source itself" 2 "are the same" "$work/experts-ct" -o "$work/experts-ct" --force
 unpack_says "a plain checkpoint" 0 "holds no packed weight" "$work/experts" -o "$work/copy"
 check "which is copied" round same "$work/experts" "$work/copy"

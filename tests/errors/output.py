@@ -1,12 +1,15 @@
 """Outputs that are in the way, cannot be written, or belong to another run."""
 import ctypes
 import fcntl
+import json
 import os
 import resource
 import shutil
 import struct
 import subprocess
+import time
 
+import own_hash
 import tool
 from errors.common import (CONVERT, CONVERT_DIR, Command, Skip, case, linear, one_shard, raw,
                            tensors, two_shards)
@@ -85,6 +88,123 @@ def output_directory_exists():
     return CONVERT_DIR
 
 
+def made(*argv):
+    """What an earlier command has left."""
+    subprocess.run([tool.binary(), *argv, "--quiet"], check=True)
+
+
+def later(path, data=b"\1"):
+    """Its last byte, another one since the output was written; its own times are set back."""
+    was = os.stat(path)
+    time.sleep(0.05)  # longer than the steps of a file system's clock
+    with open(path, "r+b") as f:
+        f.seek(-1, os.SEEK_END)
+        f.write(data)
+    os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
+
+
+def change_manifest(change):
+    """The output's manifest, changed and signed again, at the time that it has."""
+    was = os.stat("out/tilepack.json")
+    with open("out/tilepack.json", encoding="utf-8") as f:
+        info = json.load(f)
+    version = info.pop("tilepack")
+    change(info)
+    with open("out/tilepack.json", "wb") as f:
+        f.write(own_hash.signed({"tilepack": version, "xxh3": "", **info}))
+    os.utime("out/tilepack.json", ns=(was.st_atime_ns, was.st_mtime_ns))
+
+
+@case("output-exists-and-is-this-one")
+def output_exists_and_is_this_one():
+    one_shard()
+    made(*CONVERT_DIR)
+    return CONVERT_DIR + ("--if-exists", "fail")
+
+
+@case("output-exists-in-another-format")
+def output_exists_in_another_format():
+    one_shard()
+    made("convert", "src", "-o", "out", "--to", "mxfp8-ct")
+    return CONVERT_DIR
+
+
+@case("output-exists-in-another-format-json")
+def output_exists_in_another_format_json():
+    one_shard()
+    made("convert", "src", "-o", "out", "--to", "mxfp8-ct")
+    return CONVERT_DIR + ("--json",)
+
+
+@case("output-exists-with-other-options")
+def output_exists_with_other_options():
+    one_shard()
+    made(*CONVERT_DIR, "--set", "quotient=bf16")
+    return CONVERT_DIR
+
+
+@case("output-exists-of-a-source-that-has-changed")
+def output_exists_of_a_source_that_has_changed():
+    two_shards()
+    made(*CONVERT_DIR)
+    later("src/model-00002-of-00002.safetensors")
+    return CONVERT_DIR
+
+
+@case("output-exists-of-a-source-that-may-have-changed")
+def output_exists_of_a_source_that_may_have_changed():
+    two_shards()
+    made(*CONVERT_DIR)
+    change_manifest(lambda info: [source.pop("data", None) for source in info["source"]])
+    later("src/model-00002-of-00002.safetensors", b"\0")
+    return CONVERT_DIR
+
+
+@case("output-exists-and-lacks-a-file")
+def output_exists_and_lacks_a_file():
+    one_shard()
+    made(*CONVERT_DIR)
+    os.remove("out/model.safetensors")
+    return CONVERT_DIR
+
+
+@case("output-exists-with-a-changed-manifest")
+def output_exists_with_a_changed_manifest():
+    one_shard()
+    made(*CONVERT_DIR)
+    with open("out/tilepack.json", "a", encoding="utf-8") as f:
+        f.write("\n")
+    return CONVERT_DIR
+
+
+@case("output-old-exists")
+def output_old_exists():
+    one_shard()
+    made(*CONVERT_DIR)
+    raw("out.old/thesis.tex", b"precious")
+    return CONVERT_DIR + ("--force",)
+
+
+@case("output-old-of-a-file-exists")
+def output_old_of_a_file_exists():
+    tensors(linear())
+    raw("out.safetensors", b"precious words")
+    raw("out.safetensors.old", b"more of them")
+    return CONVERT + ("--force",)
+
+
+@case("output-force-and-if-exists")
+def output_force_and_if_exists():
+    one_shard()
+    return CONVERT_DIR + ("--force", "--if-exists", "skip")
+
+
+@case("output-if-exists-of-no-word")
+def output_if_exists_of_no_word():
+    one_shard()
+    return CONVERT_DIR + ("--if-exists", "perhaps")
+
+
 @case("output-directory-is-a-file")
 def output_directory_is_a_file():
     one_shard()
@@ -97,42 +217,6 @@ def output_file_is_a_directory():
     tensors(linear())
     os.mkdir("out.safetensors")
     return CONVERT + ("--force",)
-
-
-@case("output-file-is-no-checkpoint")
-def output_file_is_no_checkpoint():
-    tensors(linear())
-    raw("out.safetensors", b"precious words")
-    return CONVERT + ("--force",)
-
-
-@case("output-directory-holds-directories")
-def output_holds_directories():
-    one_shard()
-    raw("out/important/thesis.tex", b"precious")
-    return CONVERT_DIR + ("--force",)
-
-
-@case("output-directory-holds-an-unknown-file")
-def output_holds_an_unknown_file():
-    one_shard()
-    tensors(linear(), "out/model.safetensors")
-    raw("out/results.csv", b"precious")
-    return CONVERT_DIR + ("--force",)
-
-
-@case("output-directory-is-no-checkpoint")
-def output_is_no_checkpoint():
-    one_shard()
-    raw("out/results.csv", b"precious")
-    return CONVERT_DIR + ("--force",)
-
-
-@case("output-directory-holds-a-card-alone")
-def output_holds_a_card_alone():
-    one_shard()
-    raw("out/README.md", b"precious")
-    return CONVERT_DIR + ("--force",)
 
 
 @case("output-is-the-current-directory")
@@ -385,31 +469,6 @@ def output_file_of_another_user_sticky():
                    preexec=of_another("shared", "shared/out.safetensors"))
 
 
-@case("output-sticky-directory-holds-files-of-another-user")
-def output_sticky_holds_files_of_another():
-    one_shard()
-    shutil.copytree("src", "out")
-    os.chmod("out", 0o1777)
-    return Command((*CONVERT_DIR, "--force"), preexec=of_another("out", "out/model.safetensors"))
-
-
-@case("output-directory-is-read-only")
-def output_directory_is_read_only():
-    one_shard()
-    shutil.copytree("src", "out")
-    os.chmod("out", 0o555)
-    return obeying((*CONVERT_DIR, "--force"))
-
-
-@case("output-directory-holds-a-read-only-folder")
-def output_directory_holds_a_read_only_folder():
-    one_shard()
-    raw("src/code/model.py", b"import torch\n")
-    made(*CONVERT_DIR)
-    os.chmod("out/code", 0o555)
-    return obeying((*CONVERT_DIR, "--force"))
-
-
 @case("output-partial-is-read-only")
 def output_partial_read_only():
     one_shard()
@@ -523,11 +582,6 @@ def disk_full_copy():
     one_shard()
     raw("src/tokenizer.json", b"x" * 100_000)
     return Command(("convert", "src", "-o", "disk/out", "--to", "w4a8-ct"), after=small_disk(64))
-
-
-def made(*argv):
-    """What an earlier command has left."""
-    subprocess.run([tool.binary(), *argv, "--quiet"], check=True)
 
 
 @case("disk-full-for-an-archive")
