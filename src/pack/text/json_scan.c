@@ -5,6 +5,7 @@
  */
 #include "pack/text/json_scan.h"
 
+#include "base/escape.h"
 #include "base/num.h"
 
 #include <stdarg.h>
@@ -75,38 +76,11 @@ enum tp_code tp_json_next(struct tp_json *json, char closing, uint64_t *count, b
     return TP_OK;
 }
 
-unsigned tp_utf8_length(const char *data, uint64_t size)
-{
-    const unsigned char *p = (const unsigned char *)data;
-    if (p[0] < 0x80)
-        return 1;
-    /* The second byte's range is what excludes overlong forms, surrogates and
-     * everything above U+10FFFF (Unicode 15, table 3-7). */
-    unsigned length = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
-    unsigned low = 0x80, high = 0xbf;
-    if (p[0] < 0xc2 || p[0] > 0xf4 || size < length)
-        return 0;
-    if (p[0] == 0xe0)
-        low = 0xa0;
-    else if (p[0] == 0xed)
-        high = 0x9f;
-    else if (p[0] == 0xf0)
-        low = 0x90;
-    else if (p[0] == 0xf4)
-        high = 0x8f;
-    if (p[1] < low || p[1] > high)
-        return 0;
-    for (unsigned i = 2; i < length; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    return length;
-}
-
 bool tp_is_utf8(const char *text)
 {
-    size_t size = strlen(text), at = 0;
-    for (unsigned length = 1; at < size && length; at += length)
-        length = tp_utf8_length(text + at, size - at);
+    size_t size = strlen(text), at = 0, length = 1;
+    for (uint32_t point; at < size && length; at += length)
+        length = tp_escape_decode(text + at, size - at, &point);
     return at == size;
 }
 
@@ -263,7 +237,8 @@ enum tp_code tp_json_string(struct tp_json *json, struct tp_json_string *string)
         } else if (byte < 0x20) {
             code = tp_json_fail(json, json->pos, "a string holds the control byte 0x%02x", byte);
         } else {
-            unsigned n = tp_utf8_length(json->text + json->pos, json->size - json->pos);
+            uint32_t point;
+            size_t n = tp_escape_decode(json->text + json->pos, json->size - json->pos, &point);
             memcpy(json->arena + json->used, json->text + json->pos, n);
             json->used += n;
             json->pos += n;

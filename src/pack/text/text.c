@@ -2,9 +2,9 @@
  * data[size] is NUL, as soon as anything was added. */
 #include "pack/text/text.h"
 
+#include "base/escape.h"
 #include "base/num.h"
 #include "pack/os/os.h"
-#include "pack/text/json_scan.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -107,7 +107,8 @@ enum tp_code tp_text_add_json(struct tp_text *text, const char *string, struct t
         size_t run = plain_run(string + i, length - i);
         if (run == 0) {
             unsigned char c = (unsigned char)string[i];
-            unsigned n = tp_utf8_length(string + i, length - i);
+            uint32_t point;
+            size_t n = tp_escape_decode(string + i, length - i, &point);
             if (n == 0)
                 return tp_fail(err, TP_E_INPUT, "a text to be written as JSON is not UTF-8");
             if (n > 1 || c == 0x7f)
