@@ -1,4 +1,4 @@
-/* How unlike two short names are, for "did you mean": commands, options, formats. */
+/* How unlike two short names are, for "did you mean": commands, options, formats, tensors. */
 #ifndef TP_BASE_SIMILAR_H
 #define TP_BASE_SIMILAR_H
 

@@ -474,7 +474,7 @@ fi
 refuses 2 "tilepack: error: q.safetensors: there is no tensor or weight 'l.q_porj'" \
     "did you mean 'l.q_proj'?" q.safetensors l.q_porj
 refuses 2 "tilepack: error: q.safetensors: there is no tensor or weight '_scale'" \
-    "did you mean 'l.q_proj.weight_chan_scale' or 'l.q_proj.weight_group_scale'?" \
+    "did you mean 'l.q_proj.weight_chan_scale'?" \
     q.safetensors _scale
 refuses 2 "tilepack: error: q.safetensors: there is no tensor or weight 'embeddings'" \
     "'tilepack dump q.safetensors' lists the tensors" q.safetensors embeddings

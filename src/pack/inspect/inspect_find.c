@@ -4,7 +4,7 @@
  */
 #include "pack/inspect/inspect.h"
 
-#include "base/num.h"
+#include "base/similar.h"
 #include "base/suffix.h"
 #include "pack/os/os.h"
 
@@ -45,88 +45,35 @@ struct tp_subject tp_inspect_tensor(const struct tp_checkpoint *ckpt,
 
 /* ---- near names --------------------------------------------------------- */
 
-enum { NEAR = 3, TYPED_MAX = 255 };
+enum { TYPED_MAX = 255 };
 
-/* Edits that make b of a, or `limit` if there are that many. Only the band around
- * the diagonal that can stay below the limit is looked at. */
-static unsigned edits(const char *a, const char *b, unsigned limit)
-{
-    unsigned row[TYPED_MAX + 1] = {0};
-    size_t n = strlen(a), m = strlen(b);
-    if (n > TYPED_MAX || m > TYPED_MAX || n > m + limit || m > n + limit)
-        return limit;
-    for (size_t j = 0; j <= m; j++)
-        row[j] = (unsigned)j;
-    for (size_t i = 1; i <= n; i++) {
-        size_t first = i > limit ? i - limit : 1, last = tp_min_u64(i + limit, m);
-        unsigned diagonal = row[first - 1], best = limit;
-        row[first - 1] = first == 1 ? (unsigned)i : limit;
-        for (size_t j = first; j <= last; j++) {
-            unsigned up = row[j], here = diagonal + (a[i - 1] != b[j - 1]);
-            if (j < i + limit && up + 1 < here) /* else `up` is outside of the last band */
-                here = up + 1;
-            if (row[j - 1] + 1 < here)
-                here = row[j - 1] + 1;
-            row[j] = here;
-            diagonal = up;
-            best = here < best ? here : best;
-        }
-        if (best >= limit)
-            return limit;
-    }
-    return row[m] < limit ? row[m] : limit;
-}
-
+/* What may have been meant: the shortest name that contains the text, or one that is like it. */
 struct near {
-    const char *name[NEAR];
-    unsigned cost[NEAR];
-    size_t count;
+    const char *whole;
+    struct tp_nearest like;
 };
 
-/* Names that contain the text come first, the shortest ones before the others;
- * then those that are few edits away. */
-static void consider(struct near *near, const char *typed, const char *name)
+static void consider(struct near *near, const char *name)
 {
-    size_t size = strlen(typed), length = strlen(name), at;
-    unsigned limit = (unsigned)tp_min_u64(2 + size / 6, 8), cost;
-    if (size >= 3 && strstr(name, typed)) {
-        cost = (unsigned)tp_min_u64(length - size, 10000);
-    } else {
-        cost = edits(typed, name, limit);
-        if (cost >= limit)
-            return;
-    }
-    for (at = near->count; at > 0 && near->cost[at - 1] > cost; at--)
-        ;
-    if (at == NEAR)
-        return;
-    near->count += near->count < NEAR;
-    for (size_t i = near->count - 1; i > at; i--) {
-        near->name[i] = near->name[i - 1];
-        near->cost[i] = near->cost[i - 1];
-    }
-    near->name[at] = name;
-    near->cost[at] = cost;
+    const char *typed = near->like.typed;
+    if (strlen(typed) < 3 || !strstr(name, typed))
+        tp_nearest_try(&near->like, name);
+    else if (!near->whole || strlen(name) < strlen(near->whole))
+        near->whole = name;
 }
 
 static enum tp_code unknown(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
                             const char *name, struct tp_err *err)
 {
-    struct near near = {.count = 0};
-    char text[sizeof err->hint] = "";
+    struct near near = {.like = {.typed = name}};
     for (size_t w = 0; w < weights->count; w++)
         if (weights->items[w].form->format)
-            consider(&near, name, weights->items[w].name);
+            consider(&near, weights->items[w].name);
     for (size_t t = 0; t < ckpt->tensor_count; t++)
-        consider(&near, name, ckpt->tensors[t].name);
-    for (size_t i = 0, at = 0; i < near.count && at < sizeof text; i++)
-        at += (size_t)snprintf(text + at, sizeof text - at, "%s'%s'",
-                               i == 0              ? ""
-                               : i + 1 < near.count ? ", "
-                                                    : " or ",
-                               near.name[i]);
-    if (near.count)
-        tp_err_hint(err, "did you mean %s?", text);
+        consider(&near, ckpt->tensors[t].name);
+    const char *meant = near.whole ? near.whole : near.like.name;
+    if (meant)
+        tp_err_hint(err, "did you mean '%s'?", meant);
     else
         tp_err_hint(err, "'tilepack dump %s' lists the tensors", ckpt->path);
     return tp_fail(err, TP_E_USAGE, "there is no tensor or weight '%s'", name);
