@@ -15,11 +15,9 @@
 struct parser {
     struct tp_json json;
     struct tp_index *index;
+    struct tp_names names;  /* of tensors, as in index->entries */
     struct tp_names shards; /* shard name -> index into index->shards */
-    uint32_t *where;        /* per entry: text position of its name */
-    size_t named;           /* names in entries: index->count, or one more while the shard
-                               of the last one is read */
-    size_t entry_room, where_room, shard_room;
+    size_t entry_room, shard_room;
 };
 
 const char *tp_index_shard_name(const char *name)
@@ -79,19 +77,18 @@ static enum tp_code add_name(struct parser *p, const struct tp_json_string *name
         tp_err_hint(p->json.err, "convert the checkpoint in parts, one shard at a time");
         return many;
     }
-    void *entries = index->entries, *where = p->where;
+    void *entries = index->entries;
+    uint32_t number = 0;
     enum tp_code code = tp_os_grow(&entries, &p->entry_room, index->count + 1,
                                    sizeof *index->entries, p->json.err);
-    if (!code)
-        code = tp_os_grow(&where, &p->where_room, index->count + 1, sizeof *p->where, p->json.err);
     index->entries = entries;
-    p->where = where;
-    if (code)
-        return code;
-    index->entries[index->count] = (struct tp_index_entry){.name = name->data};
-    p->where[index->count] = (uint32_t)name->pos;
-    p->named = index->count + 1;
-    return TP_OK;
+    if (!code)
+        code = tp_names_add(&p->names, name->data, name->length, &number, p->json.err);
+    if (!code && number != index->count)
+        code = tp_json_fail(&p->json, name->pos, "weight_map names this tensor twice");
+    if (!code)
+        index->entries[index->count] = (struct tp_index_entry){.name = name->data};
+    return code;
 }
 
 static enum tp_code add_entry(struct parser *p, const struct tp_json_string *name)
@@ -167,50 +164,19 @@ static enum tp_code parse_text(struct parser *p)
     return code;
 }
 
-/* The second of two entries of one name, or SIZE_MAX; of several the one that comes
- * first in the text. `keys` are sorted. */
-static size_t find_twice(const struct tp_name_key *keys, size_t count)
+/* The order of the tensors by name. */
+static enum tp_code sort_names(struct tp_index *index, struct tp_err *err)
 {
-    size_t twice = SIZE_MAX;
-    for (size_t i = 0, end; i < count; i = end) {
-        size_t first = keys[i].index;
-        for (end = i + 1; end < count && strcmp(keys[i].name, keys[end].name) == 0; end++) {
-            size_t other = keys[end].index > first ? keys[end].index : first;
-            first = keys[end].index < first ? keys[end].index : first;
-            twice = other < twice ? other : twice;
-        }
-    }
-    return twice;
-}
-
-/* Sorts the names that were read, and fails if there is one twice. This is found after
- * whatever ended the reading (`code`), but stands before it in the text, and so is what
- * is reported. */
-static enum tp_code sort_names(struct parser *p, enum tp_code code)
-{
-    struct tp_index *index = p->index;
-    struct tp_err *err = p->json.err;
-    if (code == TP_E_MEMORY || !p->named)
-        return code;
-    struct tp_name_key *keys = tp_os_alloc(p->named * sizeof *keys, err);
-    if (!keys)
-        return TP_E_MEMORY;
-    for (size_t i = 0; i < p->named; i++)
+    struct tp_name_key *keys = tp_os_alloc(index->count * sizeof *keys, err);
+    index->sorted = tp_os_alloc(index->count * sizeof *index->sorted, err);
+    enum tp_code code = keys && index->sorted ? TP_OK : TP_E_MEMORY;
+    for (size_t i = 0; i < index->count && !code; i++)
         keys[i] = (struct tp_name_key){.name = index->entries[i].name, .index = i};
-    tp_names_sort(keys, p->named);
-    size_t twice = find_twice(keys, p->named);
-    index->sorted = tp_os_alloc(p->named * sizeof *index->sorted, err);
-    for (size_t i = 0; index->sorted && i < p->named; i++)
+    if (!code)
+        tp_names_sort(keys, index->count);
+    for (size_t i = 0; i < index->count && !code; i++)
         index->sorted[i] = (uint32_t)keys[i].index;
     free(keys);
-    if (!index->sorted)
-        return TP_E_MEMORY;
-    if (twice == SIZE_MAX)
-        return code;
-    if (code && err)
-        *err = (struct tp_err){0};
-    code = tp_json_fail(&p->json, p->where[twice], "weight_map names this tensor twice");
-    tp_err_tensor(err, index->entries[twice].name);
     return code;
 }
 
@@ -252,11 +218,11 @@ enum tp_code tp_index_parse(const char *text, uint64_t size, struct tp_index *in
         return TP_E_MEMORY;
     p.json = (struct tp_json){.text = text, .size = size, .noun = "index",
                               .arena = index->arena, .err = err};
-    enum tp_code code = sort_names(&p, parse_text(&p));
-    if (!code)
+    enum tp_code code = parse_text(&p);
+    tp_names_close(&p.names);
+    if (!code && (code = sort_names(index, err)) == TP_OK)
         code = sort_shards(index, err);
     tp_names_close(&p.shards);
-    free(p.where);
     if (code) {
         tp_err_hint(err, "the index is damaged: download it again");
         tp_index_close(index);
