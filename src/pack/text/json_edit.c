@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_DEPTH = 64, MAX_INDENT = 16 };
+enum { MAX_INDENT = 16 };
 
 struct member {
     const char *key;               /* decoded, in the object's arena */
@@ -31,44 +31,6 @@ struct object {
 };
 
 static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
-
-static bool take_word(struct tp_json *json, const char *word)
-{
-    size_t length = strlen(word);
-    if (json->size - json->pos < length || memcmp(json->text + json->pos, word, length) != 0)
-        return false;
-    json->pos += length;
-    return true;
-}
-
-/* Skips any one value, Python's three extra numbers included. */
-static enum tp_code skip_value(struct tp_json *json, int depth)
-{
-    int byte = tp_json_peek(json);
-    if (byte != '{' && byte != '[') {
-        if (take_word(json, "NaN") || take_word(json, "Infinity") || take_word(json, "-Infinity"))
-            return TP_OK;
-        return tp_json_skip(json);
-    }
-    if (depth == MAX_DEPTH)
-        return tp_json_fail(json, json->pos, "values are nested more than %d deep", MAX_DEPTH);
-    json->pos++;
-    uint64_t count = 0, mark = json->used;
-    for (;;) {
-        bool more;
-        struct tp_json_string key;
-        enum tp_code code = tp_json_next(json, byte == '{' ? '}' : ']', &count, &more);
-        if (code || !more)
-            return code;
-        if (byte == '{')
-            code = tp_json_key(json, &key);
-        json->used = mark;
-        if (!code)
-            code = skip_value(json, depth + 1);
-        if (code)
-            return code;
-    }
-}
 
 static enum tp_code expect_end(struct tp_json *json)
 {
@@ -99,7 +61,7 @@ static enum tp_code scan_members(struct object *o, struct tp_json *json)
         *m = (struct member){.key = key.data, .at = key.pos, .colon = json->pos - 1};
         tp_json_peek(json);
         m->value = json->pos;
-        code = skip_value(json, 1);
+        code = tp_json_skip(json);
         m->end = json->pos;
     }
     o->close = json->pos - 1;
@@ -146,7 +108,7 @@ static enum tp_code open_object(const char *text, size_t size, uint64_t base, co
     o->arena = tp_os_alloc(size, err);
     if (!o->arena)
         return TP_E_MEMORY;
-    struct tp_json json = {.text = text, .size = size, .base = base, .noun = "file",
+    struct tp_json json = {.text = text, .size = size, .base = base, .noun = "file", .python = true,
                            .arena = o->arena, .err = err};
     enum tp_code code = scan_members(o, &json);
     if (!code)
@@ -255,9 +217,9 @@ static enum tp_code check_value(const char *value, struct tp_err *err)
     if (!arena)
         return TP_E_MEMORY;
     struct tp_err why = {0};
-    struct tp_json json = {.text = value, .size = size, .noun = "value", .arena = arena,
-                           .err = &why};
-    enum tp_code code = skip_value(&json, 1);
+    struct tp_json json = {.text = value, .size = size, .noun = "value", .python = true,
+                           .arena = arena, .err = &why};
+    enum tp_code code = tp_json_skip(&json);
     if (!code)
         code = expect_end(&json);
     free(arena);

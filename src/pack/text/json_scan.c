@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_DEPTH = 32 };
+enum { MAX_DEPTH = 32, PYTHON_DEPTH = 63 /* inside of an object */ };
 
 enum tp_code tp_json_fail(struct tp_json *json, uint64_t pos, const char *fmt, ...)
 {
@@ -324,22 +324,25 @@ static enum tp_code skip_number(struct tp_json *json)
     return TP_OK;
 }
 
-static enum tp_code skip_word(struct tp_json *json)
+/* One of the words, which end with NULL. */
+static bool take_word(struct tp_json *json, const char *const words[])
 {
-    static const char *const words[] = {"true", "false", "null"};
-    for (int i = 0; i < 3; i++) {
-        size_t length = strlen(words[i]);
+    for (; *words; words++) {
+        size_t length = strlen(*words);
         if (json->size - json->pos >= length &&
-            memcmp(json->text + json->pos, words[i], length) == 0) {
+            memcmp(json->text + json->pos, *words, length) == 0) {
             json->pos += length;
-            return TP_OK;
+            return true;
         }
     }
-    return fail_found(json, "a value");
+    return false;
 }
 
 static enum tp_code skip_value(struct tp_json *json, int depth)
 {
+    static const char *const words[] = {"true", "false", "null", NULL};
+    static const char *const numbers[] = {"NaN", "Infinity", "-Infinity", NULL};
+    const int most = json->python ? PYTHON_DEPTH : MAX_DEPTH;
     struct tp_json_string string;
     uint64_t mark = json->used, count = 0;
     bool more = true;
@@ -349,8 +352,9 @@ static enum tp_code skip_value(struct tp_json *json, int depth)
         code = tp_json_string(json, &string);
     } else if (byte == '{' || byte == '[') {
         char closing = byte == '{' ? '}' : ']';
-        if (depth == MAX_DEPTH)
-            return tp_json_fail(json, json->pos, "values are nested more than %d deep", MAX_DEPTH);
+        if (depth == most)
+            return tp_json_fail(json, json->pos, "values are nested more than %d deep",
+                                most + json->python);
         json->pos++;
         while (!code) {
             code = tp_json_next(json, closing, &count, &more);
@@ -362,10 +366,10 @@ static enum tp_code skip_value(struct tp_json *json, int depth)
             if (!code)
                 code = skip_value(json, depth + 1);
         }
-    } else if (byte == '-' || (byte >= '0' && byte <= '9')) {
-        code = skip_number(json);
+    } else if (take_word(json, words) || (json->python && take_word(json, numbers))) {
+        code = TP_OK;
     } else {
-        code = skip_word(json);
+        code = skip_number(json);
     }
     json->used = mark;
     return code;

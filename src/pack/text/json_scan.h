@@ -25,6 +25,8 @@ struct tp_json {
                          be the text itself if it begins at least 8 bytes before it. Of a text
                          in pieces 8 more than those of a piece and of what `more` lets be kept */
     uint64_t used;    /* of the arena; put it back to drop the latest strings */
+    bool python;      /* what is skipped is a member's value in a text of Python's: NaN, Infinity
+                         and -Infinity are numbers, and values are nested up to 64 deep */
     struct tp_err *err;
     /* For a text that is read piece by piece: called between two items where fewer than `low`
      * bytes are left of `text`, while there are more in the file. It moves what is left to the
@@ -81,7 +83,7 @@ enum tp_code tp_json_u64(struct tp_json *json, uint64_t *value);
 /* Bytes of the string token that begins there, quotes included; the text was checked. */
 size_t tp_json_string_length(const char *string, size_t size);
 
-/* Any one value, checked and dropped; nested 32 deep at most. */
+/* Any one value, checked and dropped; nested 32 deep at most, or see `python`. */
 enum tp_code tp_json_skip(struct tp_json *json);
 
 /* Whether a text is UTF-8 up to its NUL, and so may stand in JSON. */
