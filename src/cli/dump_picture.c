@@ -51,29 +51,25 @@ static void put_lead(FILE *out, const struct tp_weight *weight)
             tp_box_text(box, &weight->form->box, weight->form->rank));
 }
 
-static enum tp_code write_svg(struct tp_picture *picture, const char *path, struct tp_err *err)
+/* The picture alone, or in a page. */
+static enum tp_code write_file(struct tp_picture *picture, const char *path, bool html,
+                               struct tp_err *err)
 {
     struct tp_page page;
-    enum tp_code code = tp_page_open(&page, path, ".svg",
+    enum tp_code code = tp_page_open(&page, path, html ? ".html" : ".svg",
                                      tp_checkpoint_file_mode(&picture->source->ckpt), err);
     if (code)
         return code;
-    return tp_page_close(&page, tp_picture_draw(picture, page.file, err), err);
-}
-
-static enum tp_code write_html(struct tp_picture *picture, const char *path, struct tp_err *err)
-{
-    struct tp_page page;
-    enum tp_code code = tp_page_open(&page, path, ".html",
-                                     tp_checkpoint_file_mode(&picture->source->ckpt), err);
-    if (code)
-        return code;
-    tp_page_head(page.file, picture->weight->name);
-    put_lead(page.file, picture->weight);
-    fputs("<div class=\"wide full\">", page.file);
+    if (html) {
+        tp_page_head(page.file, picture->weight->name);
+        put_lead(page.file, picture->weight);
+        fputs("<div class=\"wide full\">", page.file);
+    }
     code = tp_picture_draw(picture, page.file, err);
-    fprintf(page.file, "</div>\n<script>\n%s</script>\n", script);
-    tp_page_foot(page.file);
+    if (html) {
+        fprintf(page.file, "</div>\n<script>\n%s</script>\n", script);
+        tp_page_foot(page.file);
+    }
     return tp_page_close(&page, code, err);
 }
 
@@ -105,8 +101,8 @@ int tp_dump_picture(const struct tp_options *o, const struct tp_source *source,
     }
     enum tp_code code = tp_picture_open(&picture, source, subject->weight, &err);
     if (code == TP_OK && o->svg)
-        code = write_svg(&picture, o->svg, &err);
+        code = write_file(&picture, o->svg, false, &err);
     if (code == TP_OK && o->html)
-        code = write_html(&picture, o->html, &err);
+        code = write_file(&picture, o->html, true, &err);
     return code ? tp_report_error(&err) : report(o, &picture);
 }
