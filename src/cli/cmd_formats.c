@@ -59,7 +59,7 @@ static void print_params(const struct tp_format *format)
         for (uint32_t c = 0; c < param->count; c++)
             printf("%s%s", c ? "|" : "", param->choices[c]);
         printf("   (default %s)\n%*s", param->choices[0], TP_FACT_INDENT, "");
-        tp_print_wrapped(param->help, TP_FACT_INDENT, TP_FACT_INDENT);
+        tp_print_wrapped(stdout, param->help, TP_FACT_INDENT, TP_FACT_INDENT);
         print_aliases(param);
     }
 }
@@ -208,7 +208,7 @@ static int print_one(const struct tp_format *format)
 {
     char text[400];
     printf("%s%s%s: %s\n\n", tp_style("1"), format->name, tp_style("0"), format->title);
-    tp_print_wrapped(format->about, 0, 0);
+    tp_print_wrapped(stdout, format->about, 0, 0);
     putchar('\n');
     tp_print_fact("loads in", format->loads_in);
     tp_print_fact("source", format->source);

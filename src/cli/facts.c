@@ -1,4 +1,4 @@
-/* Text in lines of WIDTH columns, to stdout. */
+/* Text in lines of WIDTH columns. */
 #include "cli/facts.h"
 
 #include <stdbool.h>
@@ -7,27 +7,27 @@
 
 enum { WIDTH = 80 };
 
-void tp_print_wrapped(const char *text, unsigned at, unsigned indent)
+void tp_print_wrapped(FILE *out, const char *text, unsigned at, unsigned indent)
 {
     for (bool first = true; *text; first = false) {
         unsigned size = (unsigned)strcspn(text, " ");
         if (!first && at + 1 + size > WIDTH) {
-            printf("\n%*s", (int)indent, "");
+            fprintf(out, "\n%*s", (int)indent, "");
             at = indent;
         } else if (!first) {
-            putchar(' ');
+            fputc(' ', out);
             at++;
         }
-        printf("%.*s", (int)size, text);
+        fwrite(text, 1, size, out);
         at += size;
         text += size;
         text += strspn(text, " ");
     }
-    putchar('\n');
+    fputc('\n', out);
 }
 
 void tp_print_fact(const char *name, const char *text)
 {
     printf("%-*s", TP_FACT_INDENT, name);
-    tp_print_wrapped(text, TP_FACT_INDENT, TP_FACT_INDENT);
+    tp_print_wrapped(stdout, text, TP_FACT_INDENT, TP_FACT_INDENT);
 }

@@ -2,32 +2,12 @@
  * command or option but the tables'. */
 #include "cli/help.h"
 
+#include "cli/facts.h"
+
 #include <ctype.h>
 #include <string.h>
 
-enum { WIDTH = 79, INDENT = 26 };
-
-/* Words of text filled into lines from column `at`, later lines from `indent`. */
-static void fill(FILE *out, const char *text, size_t at, size_t indent)
-{
-    bool first = true;
-    while (*text) {
-        size_t length = strcspn(text, " ");
-        if (!first && at + 1 + length > WIDTH) {
-            fprintf(out, "\n%*s", (int)indent, "");
-            at = indent;
-        } else if (!first) {
-            fputc(' ', out);
-            at++;
-        }
-        fwrite(text, 1, length, out);
-        at += length;
-        text += length;
-        text += strspn(text, " ");
-        first = false;
-    }
-    fputc('\n', out);
-}
+enum { INDENT = 26 };
 
 void tp_help_top(FILE *out)
 {
@@ -63,7 +43,7 @@ static void help_option(FILE *out, const struct tp_option *row)
         size_t used = strlen(line);
         snprintf(line + used, sizeof line - used, " [%s]", row->words);
     }
-    fill(out, line, at, INDENT);
+    tp_print_wrapped(out, line, (unsigned)at, INDENT);
 }
 
 void tp_help_command(FILE *out, enum tp_command command)
@@ -72,7 +52,7 @@ void tp_help_command(FILE *out, enum tp_command command)
     fprintf(out, "Usage: tilepack %s %s\n\n", row->name, row->synopsis);
     fputc(toupper((unsigned char)row->line[0]), out);
     fprintf(out, "%s.\n", row->line + 1);
-    fill(out, row->about, 0, 0);
+    tp_print_wrapped(out, row->about, 0, 0);
     fputs("\nOptions:\n", out);
     for (size_t i = 0; i < tp_option_count; i++)
         if (tp_option_applies(&tp_option_rows[i], command) && !tp_option_rows[i].hidden)
@@ -110,8 +90,7 @@ static void mdoc_word(FILE *out, const char *word, size_t length, bool first)
     }
 }
 
-/* Text as mdoc lines under 80 bytes, a new line for every sentence. */
-static void mdoc_text(FILE *out, const char *text, bool capital)
+void tp_mdoc_text(FILE *out, const char *text, bool capital)
 {
     size_t at = 0;
     bool first_word = true;
@@ -171,14 +150,14 @@ static void mdoc_option(FILE *out, const struct tp_option *row)
     char text[400];
     mdoc_item(out, row);
     snprintf(text, sizeof text, "%s.", row->help);
-    mdoc_text(out, text, true);
+    tp_mdoc_text(out, text, true);
     if (row->kind == TP_OPT_CHOICE)
         mdoc_choices(out, row->words);
     if (row->initial)
         fprintf(out, "%s\n.Cm %s .\n",
                 row->kind == TP_OPT_LEVEL ? "Without a level, it is" : "Default:", row->initial);
     if (row->more)
-        mdoc_text(out, row->more, false);
+        tp_mdoc_text(out, row->more, false);
 }
 
 /* An option that every visible command has. */

@@ -6,33 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Words in lines of at most 78 columns, a new line for each sentence. roff takes a
- * leading dot or quote, and backslashes, for itself. */
-static void put_text(FILE *out, const char *text)
-{
-    size_t column = 0;
-    bool sentence = false;
-    while (*text) {
-        size_t size = strcspn(text, " ");
-        if (column && (sentence || column + 1 + size > 78)) {
-            fputc('\n', out);
-            column = 0;
-        } else if (column) {
-            fputc(' ', out);
-            column++;
-        }
-        if (!column && (*text == '.' || *text == '\''))
-            fputs("\\&", out);
-        for (size_t i = 0; i < size; i++)
-            fputs(text[i] == '\\' ? "\\e" : (char[]){text[i], 0}, out);
-        column += size;
-        sentence = size > 0 && (text[size - 1] == '.' || text[size - 1] == ';');
-        text += size;
-        text += strspn(text, " ");
-    }
-    fputc('\n', out);
-}
-
 static void put_params(FILE *out, const struct tp_format *format)
 {
     if (!format->params)
@@ -44,7 +17,7 @@ static void put_params(FILE *out, const struct tp_format *format)
         for (uint32_t c = 0; c < param->count; c++)
             fprintf(out, "%s%s", c ? " | " : "", param->choices[c]);
         fputc('\n', out);
-        put_text(out, param->help);
+        tp_mdoc_text(out, param->help, false);
         fprintf(out, "The default is\n.Cm %s .\n", param->choices[0]);
         for (uint32_t c = 0; c < param->count; c++)
             for (uint32_t a = 0; param->aliases[c][a]; a++)
@@ -61,7 +34,7 @@ static void put_rules(FILE *out, const char *title, const struct tp_shape_rule *
         fprintf(out, ".Pp\n%s %c a multiple of %llu", title, rules[i].dim,
                 (unsigned long long)rules[i].multiple);
         fputs(":\n", out);
-        put_text(out, rules[i].why);
+        tp_mdoc_text(out, rules[i].why, false);
     }
 }
 
@@ -88,11 +61,11 @@ void tp_man_formats(FILE *out)
     for (size_t i = 0; i < count; i++) {
         const struct tp_format *format = formats[i];
         fprintf(out, ".Ss %s\n", format->name);
-        put_text(out, format->title);
+        tp_mdoc_text(out, format->title, false);
         fputs(".Pp\n", out);
-        put_text(out, format->about);
+        tp_mdoc_text(out, format->about, false);
         fprintf(out, ".Pp\n%s:\n", format->input_only ? "Read only" : "Loads in");
-        put_text(out, format->loads_in);
+        tp_mdoc_text(out, format->loads_in, false);
         put_params(out, format);
         put_rules(out, "Needs", format->need, format->needs);
         put_rules(out, "The consumer wants", format->want, format->wants);
