@@ -3,6 +3,7 @@
 
     gemm.py numbers [--only TEXT]             every shape below, planned by both planners
     gemm.py speed [--rounds N] [--only TEXT]  beside DeepGEMM and torch where they are installed
+    gemm.py speed --peer DIR                  beside kernels that gemm_peer.py compiled
     gemm.py warm I N                          has DeepGEMM compile part I of N of what `speed` runs
 
 Numbers: unit vectors along all of k must give the decoded weights exactly (along parts of it where
@@ -26,8 +27,7 @@ import sys
 try:
     import torch
 except ImportError:
-    print("skipped: torch is not installed")
-    sys.exit(0)
+    torch = None  # gemm_peer.py compiles without it
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TILEPACK = os.environ.get("TILEPACK", os.path.join(ROOT, "build", "tilepack"))
@@ -234,7 +234,10 @@ def run_ours(plugin, config, case, rounds=0, launches=0):
 
 # ---- the others --------------------------------------------------------------------------
 
-def deep_gemm():
+def deep_gemm(peer=None):
+    if peer:
+        return importlib.import_module("gemm_peer").Peer(
+            peer, plan, lambda: torch.cuda.current_stream().cuda_stream)
     if importlib.util.find_spec("deep_gemm") is None:
         return None
     return importlib.import_module("deep_gemm")
@@ -251,6 +254,15 @@ def run_deep(library, case, b):
         masked = getattr(library, "m_grouped_fp8_gemm_nt_masked", None) or (
             library.fp8_m_grouped_gemm_nt_masked)
         masked((case.a, sa), (b, case.sb), case.out, case.row_groups, case.m)
+
+
+def same_bits(library, case):
+    """Whether DeepGEMM gives what ours has given."""
+    ours = case.out.clone()
+    case.poison()
+    run_deep(library, case, case.b)
+    return all(bool((ours[s, r].view(torch.int16) == case.out[s, r].view(torch.int16)).all())
+               for s, r, _ in case.used())
 
 
 def run_torch(case, b):
@@ -305,14 +317,8 @@ def check_random(plugin, config, case, counts, title, library):
             worst = max(worst, calc_diff(got, want))
     counts.check(not nan and worst <= 1e-3 and intact(case),
                  f"{title}: nan {nan}, calc_diff {worst:.2e}, behind it intact {intact(case)}")
-    if library is None or case.n % 8:
-        return
-    ours = case.out.clone()
-    case.poison()
-    run_deep(library, case, case.b)
-    same = all(bool((ours[s, r].view(torch.int16) == case.out[s, r].view(torch.int16)).all())
-               for s, r, _ in case.used())
-    counts.check(same, f"{title}: not the bits of DeepGEMM")
+    if library is not None and case.n % 8 == 0:
+        counts.check(same_bits(library, case), f"{title}: not the bits of DeepGEMM")
 
 
 def check_units(plugin, config, case, counts, problem, title):
@@ -420,11 +426,11 @@ def ways(plugin, library, case, torch_too):
 
 
 def speed(opt):
-    plugin, library = load_plugin(), deep_gemm() if opt.deep else None
+    plugin, library = load_plugin(), deep_gemm(opt.peer) if opt.deep else None
     cache = torch.cuda.get_device_properties(0).L2_cache_size
     ratios = []
     print("| layout | m | n x k | configuration | us | TFLOPS | GB/s | DeepGEMM us | ratio | "
-          "torch us |")
+          "bits | torch us |")
     for layout, groups, m, n, k in speed_cases(opt.only):
         case = Case(layout, groups, m, n, k)
         case.rotate(cache)
@@ -440,14 +446,16 @@ def speed(opt):
                 taken[name].append(statistics.median(times))
         us = {name: statistics.median(times) for name, times in taken.items()}
         moved = groups * n * k + groups * m * (k + 2 * n)
-        deep, ratio = us.get("DeepGEMM"), ""
+        deep, ratio, bits = us.get("DeepGEMM"), "", ""
         if deep:
+            run_ours(plugin, config, case)
+            bits = "same" if same_bits(library, case) else "other"
             ratios.append(deep / us["tilepack"])
             ratio = f"{ratios[-1]:.3f}"
         name = ("dense", "contiguous", "masked")[layout]
         print(f"| {name} {groups} | {m} | {n}x{k} | {config} | "
               f"{us['tilepack']:.2f} | {flops / us['tilepack']:.0f} | "
-              f"{moved / us['tilepack'] / 1e3:.0f} | {f'{deep:.2f}' if deep else '-'} | {ratio} | "
+              f"{moved / us['tilepack'] / 1e3:.0f} | {f'{deep:.2f}' if deep else '-'} | {ratio} | {bits} | "
               f"{us.get('torch', float('nan')):.2f} |", flush=True)
         del case
         torch.cuda.empty_cache()
@@ -478,10 +486,11 @@ def main(argv):
     p.add_argument("--rounds", type=int, default=9)
     p.add_argument("--runs", type=int, default=3)
     p.add_argument("--all", action="store_true", help="warm: those of `numbers`, too")
+    p.add_argument("--peer", help="speed: kernels of gemm_peer.py in DeepGEMM's place")
     p.add_argument("--no-deep", dest="deep", action="store_false", help="not beside DeepGEMM")
     opt = p.parse_args(argv)
-    if not torch.cuda.is_available():
-        print("skipped: torch sees no GPU")
+    if torch is None or not torch.cuda.is_available():
+        print("skipped: torch " + ("sees no GPU" if torch else "is not installed"))
         return 0
     return {"numbers": numbers, "speed": speed, "warm": warm}[opt.what](opt)
 
