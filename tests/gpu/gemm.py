@@ -455,7 +455,8 @@ def speed(opt):
         name = ("dense", "contiguous", "masked")[layout]
         print(f"| {name} {groups} | {m} | {n}x{k} | {config} | "
               f"{us['tilepack']:.2f} | {flops / us['tilepack']:.0f} | "
-              f"{moved / us['tilepack'] / 1e3:.0f} | {f'{deep:.2f}' if deep else '-'} | {ratio} | {bits} | "
+              f"{moved / us['tilepack'] / 1e3:.0f} | {f'{deep:.2f}' if deep else '-'} | {ratio} | "
+              f"{bits} | "
               f"{us.get('torch', float('nan')):.2f} |", flush=True)
         del case
         torch.cuda.empty_cache()
