@@ -30,15 +30,23 @@ override LDFLAGS += $(HARDEN_LINK)
 LIBS    ?= -ljansson -lpcre2-8 -lzstd -lxxhash -lnettle
 LDLIBS   = $(LIBS) -lm -pthread
 
+# Before a command: what it is and of which file, in place of itself, which V=1 shows.
+silent   = $(findstring s,$(firstword -$(MAKEFLAGS)))
+say      = $(if $(filter 1,$(V)),,@$(if $(silent),,echo '$(1) $(2)' && ))
+
 BASE     = $(sort $(wildcard src/base/*.c))
 KERNELS  = $(sort $(wildcard src/kernels/*.c src/kernels/*/*.c))
+# The rows of the CPU: for each instruction set an object of each algorithm.
+ISAS     = $(patsubst src/kernels/cpu/cpu_%.c,%,$(sort $(wildcard src/kernels/cpu/cpu_*.c)))
+ALGORITHMS = $(patsubst src/kernels/cpu/cpu_%.inc,%,$(sort $(wildcard src/kernels/cpu/cpu_*.inc)))
+ROW_OBJ  = $(foreach isa,$(ISAS),$(ALGORITHMS:%=$(BUILD)/src/kernels/cpu/$(isa)/%.o))
 BENCH    = $(sort $(wildcard src/pack/bench/*.c))
 PACK     = $(filter-out $(BENCH),$(sort $(wildcard src/pack/*/*.c)))
 CLI      = $(sort $(wildcard src/cli/*.c))
 FORMATS  = $(sort $(wildcard formats/*.json))
 MODELS   = $(sort $(wildcard models/*.json))
-LIB_OBJ  = $(patsubst %.c,$(BUILD)/%.o,$(BASE) $(KERNELS) $(PACK)) $(BUILD)/formats_embedded.o \
-           $(BUILD)/models_embedded.o
+LIB_OBJ  = $(patsubst %.c,$(BUILD)/%.o,$(BASE) $(KERNELS) $(PACK)) $(ROW_OBJ) \
+           $(BUILD)/formats_embedded.o $(BUILD)/models_embedded.o
 # Of the program alone: who links the library measures nothing.
 BENCH_OBJ = $(patsubst %.c,$(BUILD)/%.o,$(BENCH))
 CLI_OBJ  = $(patsubst %.c,$(BUILD)/%.o,$(CLI))
@@ -64,45 +72,64 @@ include library.mk
 include prove.mk
 
 $(BUILD)/tilepack: $(CLI_OBJ) $(BENCH_OBJ) $(BUILD)/libtilepack.a
-	$(CC) $(CFLAGS) -pie $(LDFLAGS) -o $@ $(CLI_OBJ) $(BENCH_OBJ) $(BUILD)/libtilepack.a $(LDLIBS)
+	$(call say,LD,$@)$(CC) $(CFLAGS) -pie $(LDFLAGS) -o $@ $(CLI_OBJ) $(BENCH_OBJ) $(BUILD)/libtilepack.a $(LDLIBS)
 
 $(BUILD)/libtilepack.a: $(LIB_OBJ)
 	@rm -f $@
-	ar rcsD $@ $(LIB_OBJ)
+	$(call say,AR,$@)ar rcsD $@ $(LIB_OBJ)
 
 # Objects made with other flags (or with and without CUDA) do not mix.
-CONFIG = $(CC) $(CFLAGS) $(LDFLAGS) | $(NVCC) $(CUDA_ARCHS) | $(FORMATS) $(MODELS)
-$(BUILD)/config: FORCE
+$(BUILD)/config: CONTENT = $(CC) $(CFLAGS) $(LDFLAGS) | $(NVCC) $(CUDA_ARCHS)
+# Which files are embedded: one that is taken away is no newer than what was made with it.
+$(BUILD)/formats.list: CONTENT = $(FORMATS)
+$(BUILD)/models.list: CONTENT = $(MODELS)
+$(BUILD)/config $(BUILD)/formats.list $(BUILD)/models.list: FORCE
 	@mkdir -p $(@D)
-	@echo '$(subst ','"'"',$(CONFIG))' | cmp -s - $@ || echo '$(subst ','"'"',$(CONFIG))' > $@
+	@echo '$(subst ','"'"',$(CONTENT))' | cmp -s - $@ || echo '$(subst ','"'"',$(CONTENT))' > $@
 FORCE:
 
 $(BUILD)/%.o: %.c $(BUILD)/config
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(call say,CC,$<)$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+# ISA/ALGORITHM.o: what it is made of stands in the .d beside it.
+$(ROW_OBJ): $(BUILD)/src/kernels/cpu/%.o: $(BUILD)/config
+	@mkdir -p $(@D)
+	$(call say,CC,src/kernels/cpu/cpu_$(*F).inc for $(*D))$(CC) $(CFLAGS) -MMD -MP \
+	    -DCPU_ALGORITHM='"kernels/cpu/cpu_$(*F).inc"' -c -o $@ src/kernels/cpu/cpu_$(*D).c
 
 $(BUILD)/src/cli/main.o: override CFLAGS += -DTP_COMMIT='"$(COMMIT)"'
 
-$(BUILD)/formats_embedded.c: $(FORMATS) scripts/embed.sh scripts/recognise.awk $(BUILD)/config
-	@mkdir -p $(@D)
-	sh scripts/embed.sh formats $(FORMATS) > $@.tmp && mv $@.tmp $@
+$(BUILD)/formats_embedded.c: $(FORMATS) scripts/embed.sh scripts/recognise.awk $(BUILD)/formats.list
+	$(call say,GEN,$@)sh scripts/embed.sh formats $(FORMATS) > $@.tmp && mv $@.tmp $@
 
-$(BUILD)/models_embedded.c: $(MODELS) scripts/embed.sh $(BUILD)/config
-	@mkdir -p $(@D)
-	sh scripts/embed.sh models $(MODELS) > $@.tmp && mv $@.tmp $@
+$(BUILD)/models_embedded.c: $(MODELS) scripts/embed.sh $(BUILD)/models.list
+	$(call say,GEN,$@)sh scripts/embed.sh models $(MODELS) > $@.tmp && mv $@.tmp $@
 
-$(BUILD)/%_embedded.o: $(BUILD)/%_embedded.c
-	$(CC) $(CFLAGS) -c -o $@ $<
+$(BUILD)/%_embedded.o: $(BUILD)/%_embedded.c $(BUILD)/config
+	$(call say,CC,$<)$(CC) $(CFLAGS) -c -o $@ $<
 
-$(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libtilepack.a
+$(UNIT:=.o): $(BUILD)/unit/%.o: tests/unit/%.c $(BUILD)/config
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) -MMD -MP -o $@ $< $(BUILD)/libtilepack.a $(LDLIBS) -lcmocka
+	$(call say,CC,$<)$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
+$(UNIT): %: %.o $(BUILD)/libtilepack.a
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LDLIBS) -lcmocka
+
+# The base and the kernels of the host alone, which another machine's compiler makes without the
+# libraries: tests/other/arm.sh.
+$(BUILD)/kernels.a: $(filter $(BUILD)/src/base/%,$(LIB_OBJ)) $(ROW_OBJ) \
+    $(patsubst %.c,$(BUILD)/%.o,$(filter-out src/kernels/cuda/%,$(KERNELS)))
+	@rm -f $@
+	$(call say,AR,$@)ar rcsD $@ $^
 
 # Makes every call of a conversion fail, or the process die at it: tests/fault.
 FAULT    = $(BUILD)/fault/fault
-$(FAULT): $(sort $(wildcard tests/fault/*.c tests/fault/*.h)) $(BUILD)/libtilepack.a
+FAULT_OBJ = $(patsubst tests/%.c,$(BUILD)/%.o,$(sort $(wildcard tests/fault/*.c)))
+$(FAULT_OBJ): $(BUILD)/%.o: tests/%.c $(BUILD)/config
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) $(BUILD)/libtilepack.a $(LDLIBS)
+	$(call say,CC,$<)$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
+$(FAULT): $(FAULT_OBJ) $(BUILD)/libtilepack.a
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 unit: $(UNIT)
 	@set -e; for t in $(UNIT); do $$t; done
@@ -170,29 +197,29 @@ fuzz-build:
 	    CFLAGS="-O1 -gline-tables-only $(FUZZ_SAN),fuzzer-no-link" FAST_ROWS=-fno-sanitize=all $(FUZZ)
 # The fast rows are not what is fuzzed, and with sanitizers they take minutes to compile:
 # `make asan` has them.
-$(BUILD)/src/kernels/cpu/cpu_avx%.o: override CFLAGS += $(FAST_ROWS)
+$(ROW_OBJ): override CFLAGS += $(FAST_ROWS)
 
 # What targets link, as far as they call it: the library, and the whole command line with its
 # main() renamed.
 FUZZ_LIB = $(BUILD)/cli.a $(BUILD)/libtilepack.a
 $(BUILD)/fuzz_main.o: src/cli/main.c $(BUILD)/config
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -Wno-missing-prototypes -Dmain=tilepack_main -c -o $@ $<
+	$(call say,CC,$<)$(CC) $(CFLAGS) -Wno-missing-prototypes -Dmain=tilepack_main -c -o $@ $<
 $(BUILD)/cli.a: $(BUILD)/fuzz_main.o $(filter-out %/main.o,$(CLI_OBJ)) $(BENCH_OBJ)
 	@rm -f $@
-	ar rcsD $@ $^
+	$(call say,AR,$@)ar rcsD $@ $^
 $(BUILD)/fuzz_%: tests/fuzz/fuzz_%.c $(wildcard tests/fuzz/*.h) $(FUZZ_LIB)
-	$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer -static-libstdc++ -static-libgcc -o $@ $< \
-	    $(FUZZ_LIB) $(LDLIBS)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer -static-libstdc++ -static-libgcc \
+	    -o $@ $< $(FUZZ_LIB) $(LDLIBS)
 
 # The same targets on files, with any compiler: what tests/cli/fuzz_corpus.sh runs.
 REPLAY   = $(BUILD)/replay/replay
 REPLAY_OBJ = $(patsubst tests/fuzz/%.c,$(BUILD)/replay/%.o,$(FUZZ_SRC))
 $(BUILD)/replay/%.o: tests/fuzz/%.c $(wildcard tests/fuzz/*.h) $(BUILD)/config
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -MMD -MP -DLLVMFuzzerTestOneInput=$*_input -c -o $@ $<
+	$(call say,CC,$<)$(CC) $(CFLAGS) -MMD -MP -DLLVMFuzzerTestOneInput=$*_input -c -o $@ $<
 $(REPLAY): tests/fuzz/replay.c $(REPLAY_OBJ) $(FUZZ_LIB)
-	$(CC) $(CFLAGS) $(LDFLAGS) -DTARGETS="$(patsubst tests/fuzz/fuzz_%.c,X(%),$(FUZZ_SRC))" \
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -DTARGETS="$(patsubst tests/fuzz/fuzz_%.c,X(%),$(FUZZ_SRC))" \
 	    -o $@ $< $(REPLAY_OBJ) $(FUZZ_LIB) $(LDLIBS)
 
 # The kernels on aarch64: cross-built, run under qemu-user.
@@ -228,11 +255,11 @@ GPU_TESTS = $(BUILD)/gpu/test_cuda $(BUILD)/gpu/test_device $(BUILD)/gpu/test_li
 CUDA_INC  = -isystem $(CUDA_HOME)/include
 $(BUILD)/gpu/%: tests/gpu/%.c $(BENCH_OBJ) $(BUILD)/libtilepack.a
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(CUDA_INC) $(LDFLAGS) -o $@ $< $(BENCH_OBJ) $(BUILD)/libtilepack.a $(LDLIBS)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(CUDA_INC) $(LDFLAGS) -o $@ $< $(BENCH_OBJ) $(BUILD)/libtilepack.a $(LDLIBS)
 $(BUILD)/gpu/%: tests/gpu/%.cu $(BUILD)/libtilepack.a
 	@mkdir -p $(@D)
-	$(NVCC) $(NVFLAGS) -c -o $@.o $<
-	$(CC) $(LDFLAGS) -o $@ $@.o $(BUILD)/libtilepack.a $(LDLIBS)
+	$(call say,NVCC,$<)$(NVCC) $(NVFLAGS) -c -o $@.o $<
+	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $@.o $(BUILD)/libtilepack.a $(LDLIBS)
 
 gpu-tests: $(GPU_TESTS)
 
@@ -313,6 +340,6 @@ uninstall: uninstall-library
 clean:
 	rm -rf $(BUILD)
 
--include $(LIB_OBJ:.o=.d) $(BENCH_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(UNIT:=.d) \
+-include $(LIB_OBJ:.o=.d) $(BENCH_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(UNIT:=.d) $(FAULT_OBJ:.o=.d) \
     $(REPLAY_OBJ:.o=.d)
 .PHONY: FORCE all unit check say-missing demo test test-packaging test-gpu gpu-tests dist wheel static reproducible bench quality test-slurm test-arm asan tsan fuzz fuzz-build lint deps install install-program deb uninstall wheel-arm test-vllm test-models clean

@@ -28,5 +28,5 @@ LDLIBS   += -L$(CUDA_LIB) -lcudart_static -ldl -lrt -lpthread -lstdc++
 # get into the object.
 $(BUILD)/%.o: %.cu $(BUILD)/config
 	@mkdir -p $(@:.o=.steps)
-	$(NVCC) $(NVFLAGS) --keep --keep-dir $(@:.o=.steps) -MMD -MF $(@:.o=.d) -MT $@ -c -o $@ $<
+	$(call say,NVCC,$<)$(NVCC) $(NVFLAGS) --keep --keep-dir $(@:.o=.steps) -MMD -MF $(@:.o=.d) -MT $@ -c -o $@ $<
 	@rm -rf $(@:.o=.steps)

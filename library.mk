@@ -8,12 +8,12 @@ SHARED   = $(BUILD)/libtilepack.so.$(VERSION)
 LIBRARY  = $(BUILD)/libtilepack.a $(BUILD)/libtilepack.so $(BUILD)/tilepack.pc
 
 $(SHARED): $(LIB_OBJ) src/pack/api/tilepack.map
-	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libtilepack.so.$(MAJOR) \
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libtilepack.so.$(MAJOR) \
 	    -Wl,--version-script=src/pack/api/tilepack.map -Wl,-z,defs -o $@ $(LIB_OBJ) $(LDLIBS)
 
 $(BUILD)/libtilepack.so: $(SHARED)
-	ln -sf libtilepack.so.$(VERSION) $(BUILD)/libtilepack.so.$(MAJOR)
-	ln -sf libtilepack.so.$(MAJOR) $@
+	@ln -sf libtilepack.so.$(VERSION) $(BUILD)/libtilepack.so.$(MAJOR)
+	$(call say,LN,$@)ln -sf libtilepack.so.$(MAJOR) $@
 
 # Libs.private: what a static link needs in addition. Looked at every time: it holds
 # PREFIX, which may be another for `make install`.

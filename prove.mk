@@ -35,18 +35,18 @@ PLUGIN_TEXT = plugin/differences.cu plugin/fp8_gemm.cu
 
 $(BUILD)/plugin/%.o: plugin/%.c $(BUILD)/config
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -fvisibility=hidden -MMD -MP -c -o $@ $<
+	$(call say,CC,$<)$(CC) $(CFLAGS) -fvisibility=hidden -MMD -MP -c -o $@ $<
 
 $(BUILD)/plugin_embedded.c: $(PLUGIN_TEXT) scripts/embed.sh
 	@mkdir -p $(@D)
-	sh scripts/embed.sh plugin $(PLUGIN_TEXT) > $@.tmp && mv $@.tmp $@
+	$(call say,GEN,$@)sh scripts/embed.sh plugin $(PLUGIN_TEXT) > $@.tmp && mv $@.tmp $@
 
 $(BUILD)/unit/test_plugin: $(PLUGIN_PARTS)
-$(BUILD)/unit/test_plugin: override LDLIBS := $(PLUGIN_PARTS) $(BUILD)/libtilepack.a $(LDLIBS) -ldl
+$(BUILD)/unit/test_plugin: override LDLIBS := $(BUILD)/libtilepack.a $(LDLIBS) -ldl
 
 $(BUILD)/gpu/test_gemm: tests/gpu/test_gemm.c $(PLUGIN_PARTS) $(BUILD)/libtilepack.a
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS) -ldl
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS) -ldl
 
 # Resolved when schedules are built, and only then.
 CUTLASS ?= $(shell "$$(sh scripts/venv.sh $(BUILD) cutlass)" -c \
@@ -68,7 +68,7 @@ endif
 $(BUILD)/prove/%.o: plugin/prove_w4a8.cu plugin/prove_launch.cuh src/pack/prove/tilepack_prove.h \
                     scripts/prove_flags.sh
 	@mkdir -p $(@D)
-	set -e; flags="$$(sh scripts/prove_flags.sh $*)"; eval $(NVCC) $(PROVE_FLAGS) -c -o $@ "$$flags"
+	$(call say,NVCC,$@)set -e; flags="$$(sh scripts/prove_flags.sh $*)"; eval $(NVCC) $(PROVE_FLAGS) -c -o $@ "$$flags"
 
 # The table of what was built, in the order of SCHEDULES.
 $(BUILD)/prove/table.c: FORCE
@@ -88,11 +88,11 @@ PROVE_RUNTIME = $(if $(PROVE_NAMES),-L$(CUDA_LIB) -lcudart_static -lrt -lstdc++)
 # It exports what plugin.map says.
 $(PROVE_LIB): $(PROVE_OBJ) $(BUILD)/plugin/plugin.o $(PLUGIN_PARTS) $(PLUGIN_BASE) \
               $(BUILD)/prove/table.o plugin/plugin.map
-	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-z,defs -Wl,--version-script=plugin/plugin.map -o $@ \
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-z,defs -Wl,--version-script=plugin/plugin.map -o $@ \
 	    $(filter %.o,$^) $(PROVE_RUNTIME) $(LIBS) -lm -pthread -ldl
 
 $(BUILD)/prove/table.o: $(BUILD)/prove/table.c
-	$(CC) $(CFLAGS) -fvisibility=hidden -c -o $@ $<
+	$(call say,CC,$<)$(CC) $(CFLAGS) -fvisibility=hidden -c -o $@ $<
 
 # Beside the library; `make install` leaves it out.
 install-prove:

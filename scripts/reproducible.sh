@@ -19,7 +19,7 @@ build() { # folder, BUILD
 build "$work/a" build
 mv "$work/a/build" "$work/first"
 second=$work/deeper/b
-if grep -q '| [^ ][^|]*|' "$work/first/config"; then # made with an nvcc
+if grep -q '| [^ ]' "$work/first/config"; then # made with an nvcc
     rm -rf "$work/a"
     second=$work/a
 fi

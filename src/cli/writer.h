@@ -103,7 +103,7 @@ static inline struct tp_member tp_lines(const char *key, size_t count, tp_put *e
     return (struct tp_member){TP_MEMBER_LINES, key, .of = of, .count = count, .each = each};
 }
 
-/* A text for tables only. */
+/* A text for tables only. One with the key "cost_" is how they show the member "cost". */
 static inline struct tp_member tp_cell(const char *key, const char *text)
 {
     return (struct tp_member){TP_MEMBER_CELL, key, .text = text};

@@ -13,37 +13,24 @@ export LC_ALL
 passed=0
 failed=0
 
-# Every folder, the ground first, and what it may include and call. Nothing else, and
-# nothing further down: so folders form no circle. What is no longer used is to go.
-arrows='
-base          :
-kernels/op    : base
-kernels/cpu   : kernels/op base
-kernels/cuda  : kernels/op base
-kernels       : kernels/cpu kernels/op
-pack/os       : base
-pack/text     : pack/os base
-pack/file     : pack/text pack/os base
-pack/format   : pack/text pack/os kernels/op base
-pack/model    : pack/text pack/os base
-pack/source   : pack/model pack/format pack/file pack/text pack/os kernels/op base
-pack/plan     : pack/source pack/model pack/format pack/file pack/text pack/os kernels/op base
-pack/sink     : pack/plan pack/source pack/file pack/os base
-pack/run      : pack/sink pack/plan pack/source pack/file pack/os
-                kernels kernels/cuda kernels/op base
-pack/commit   : pack/run pack/sink pack/plan pack/source pack/file pack/text pack/os base
-pack/inspect  : pack/run pack/plan pack/source pack/os kernels kernels/op base
-pack/check    : pack/commit pack/run pack/sink pack/plan pack/source pack/file pack/os
-                kernels kernels/op base
-pack/schedule : pack/source pack/model pack/text pack/os base
-pack/load     : pack/source pack/file pack/os kernels/cuda base
-pack/prove    : pack/inspect pack/schedule pack/run pack/source pack/os kernels/op base
-pack/bench    : pack/plan pack/format pack/os kernels kernels/cuda kernels/op base
-pack/api      : pack/load pack/inspect pack/source pack/format pack/os
-                kernels kernels/cuda kernels/op base
-cli           : pack/api pack/bench pack/prove pack/schedule pack/check pack/inspect pack/commit pack/run
-                pack/plan pack/source pack/model pack/format pack/text pack/os kernels/op base
-'
+# The table of src/README.md: every folder, the ground first, and what it may include and call.
+# Nothing else, and nothing further down: so folders form no circle. What is no longer used is to go.
+# A name that begins with no folder of src is one of pack.
+# shellcheck disable=SC2016 # awk's own variables
+arrows=$(awk -F'|' '
+function full(name) {
+    gsub(/[` ]/, "", name)
+    return name ~ /^((base|kernels|pack|cli)(\/|$)|$)/ ? name : "pack/" name
+}
+/^\| `/ && NF == 6 && !ended {
+    printf "%s :", full($2)
+    count = split($5, name, ",")
+    for (i = 1; i <= count; i++)
+        printf " %s", full(name[i])
+    print ""
+    found = 1
+}
+!/^\|/ && found { ended = 1 }' src/README.md)
 
 # Without findings: passed. Else they are shown.
 verdict() { # name, findings
@@ -290,6 +277,12 @@ regex='#include <regex\.h>'
 found=$(grep -rnE "$regex" src tests --include='*.[ch]')
 echo '#include <regex.h>' | grep -qE "$regex" || found="the pattern finds nothing"
 verdict "glibc's regex, which a stranger's pattern can crash" "$found"
+
+# An algorithm of the CPU that is not listed would be compiled, and never be called.
+sed -n '/define CPU_ALGORITHMS/,/[^\]$/p' src/kernels/cpu/cpu_rows.h | grep -o 'X([a-z0-9_]*)' |
+    sed 's/X(\(.*\))/\1/' | sort >"$work/listed"
+verdict 'cpu_*.inc against CPU_ALGORITHMS of cpu_rows.h' "$(find src/kernels/cpu -name 'cpu_*.inc' |
+    sed 's/.*\/cpu_//; s/\.inc$//' | sort | comm -3 - "$work/listed")"
 
 fast='^[^#]*(fast-math|use_fast_math)'
 found=$(grep -nE "$fast" Makefile ./*.mk 2>&1)

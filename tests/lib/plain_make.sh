@@ -9,7 +9,7 @@ built_config=${BUILD#"$(dirname "$TESTS")/"}/config
 plain_make() { # arguments of make ...
     (
         unset MAKEFLAGS MAKELEVEL MFLAGS MAKEOVERRIDES
-        # "CC flags | NVCC chips | formats", as the Makefile writes it
+        # "CC flags | NVCC chips", as the Makefile writes it
         cc=$(sed 's/ -.*//' "$BUILD/config") || exit 1
         nvcc=$(sed 's/^[^|]*| \([^ ]*\) .*/\1/' "$BUILD/config")
         exec make CC="$cc" NVCC="$nvcc" "$@"

@@ -17,18 +17,20 @@ for tool in "$cc" "$emulator"; do
 done
 out=${BUILD:-build}/arm
 mkdir -p "$out"
-sources=$(sh scripts/files.sh src/kernels/rows.c 'src/kernels/op/*.c' 'src/kernels/cpu/*.c' \
-    'src/base/*.c')
-build() { # compiler, test, program
-    # shellcheck disable=SC2086
-    "$1" -O2 -std=c11 -D_GNU_SOURCE -Isrc -Itests/tools/minicmocka -ffp-contract=off \
-        -pthread -Wall -Wextra -Werror -static -o "$3" "tests/unit/$2.c" $sources -lm
+kernels() { # compiler, folder: kernels.a there
+    make -j"$(nproc)" BUILD="$2" CC="$1" NVCC= CFLAGS=-O2 HARDEN= "$2/kernels.a"
 }
+build() { # compiler, test, kernels.a, program
+    "$1" -O2 -std=c11 -D_GNU_SOURCE -Isrc -Itests/tools/minicmocka -ffp-contract=off \
+        -pthread -Wall -Wextra -Werror -static -o "$4" "tests/unit/$2.c" "$3" -lm
+}
+kernels "$cc" "$out"
 for test in test_codec test_search test_kernels; do
-    build "$cc" "$test" "$out/$test"
+    build "$cc" "$test" "$out/kernels.a" "$out/$test"
     TILEPACK_TEST_SHAPES='' TILEPACK_TEST_ROUNDS=${TILEPACK_TEST_ROUNDS:-2} "$emulator" "$out/$test"
 done
 [ -n "${TILEPACK_TEST_SHAPES:-}" ] || exit 0
-build "${CC:-cc}" test_kernels "$out/test_kernels.here"
+kernels "${CC:-cc}" "$out/here"
+build "${CC:-cc}" test_kernels "$out/here/kernels.a" "$out/test_kernels.here"
 TILEPACK_TEST_STREAM='write' "$out/test_kernels.here" |
     TILEPACK_TEST_STREAM='read' "$emulator" "$out/test_kernels"

@@ -83,7 +83,7 @@ static char *convert(const char *to, const char *setting, const char *name, cons
     struct source source;
     struct tp_request request = {0};
     struct tp_plan plan;
-    struct tp_convert_options options = {.force = true, .run = {.jobs = 2}};
+    struct tp_convert_options options = {.if_exists = TP_EXISTS_REPLACE, .run = {.jobs = 2}};
     struct tp_convert_result result;
     struct tp_err err = {0};
     snprintf(input, sizeof input, "%s/input.safetensors", directory);

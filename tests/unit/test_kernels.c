@@ -880,12 +880,12 @@ static void compare_distance(tp_distance_fn distance, enum tp_dtype dtype, uint6
 
 static void test_distance_rows(void **state)
 {
-    const struct tp_row_set *sets[] = {&tp_rows_avx512, &tp_rows_avx2, &tp_rows_neon};
+    const struct tp_row_set *const *isas[] = {tp_rows_avx512, tp_rows_avx2, tp_rows_neon};
     (void)state;
-    for (size_t s = 0; s < 3; s++)
-        if (tp_row_set_distance(sets[s]))
+    for (size_t i = 0; i < 3; i++)
+        if (tp_row_sets_distance(isas[i]))
             for (int round = 0; round < 600; round++)
-                compare_distance(tp_row_set_distance(sets[s]), dtypes[round % DTYPES],
+                compare_distance(tp_row_sets_distance(isas[i]), dtypes[round % DTYPES],
                                  round < 60 ? (uint64_t)round + 1 : 1 + below(TP_DISTANCE_BLOCK));
     assert_non_null(tp_distance_find());
 }
@@ -909,14 +909,15 @@ static void test_place_grids(void **state)
 static void test_every_row_is_there(void **state)
 {
     const struct tp_row_set *host = tp_host_rows();
-    const struct tp_row_set *sets[] = {&tp_rows_avx512, &tp_rows_avx2, &tp_rows_neon};
+    const struct tp_row_set *const *isas[] = {tp_rows_avx512, tp_rows_avx2, tp_rows_neon};
     size_t encodes = 0, decodes = 0, repacks = 0;
     (void)state;
-    for (size_t s = 0; s < 3; s++) {
-        encodes += sets[s]->encodes;
-        decodes += sets[s]->decodes;
-        repacks += sets[s]->repacks;
-    }
+    for (size_t i = 0; i < 3; i++)
+        for (const struct tp_row_set *const *set = isas[i]; *set; set++) {
+            encodes += (*set)->encodes;
+            decodes += (*set)->decodes;
+            repacks += (*set)->repacks;
+        }
     assert_int_equal(host->encodes, encodes);
     assert_int_equal(host->decodes, decodes);
     assert_int_equal(host->repacks, repacks);

@@ -117,7 +117,7 @@ static void convert(const char *from, const char *to, const char *format)
     struct tp_request request = {.weights_only = true};
     struct tp_plan plan;
     struct tp_convert_result result;
-    struct tp_convert_options options = {.run = {.jobs = 2}, .force = true};
+    struct tp_convert_options options = {.run = {.jobs = 2}, .if_exists = TP_EXISTS_REPLACE};
     struct tp_err err = {0};
     const char *name = strrchr(to, '/') + 1;
     if (format ? (tp_request_to(&request, format, NULL, 0, &err) ||

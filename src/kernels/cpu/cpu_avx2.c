@@ -1,70 +1,36 @@
-/* Rows for AVX2 (with F16C); chosen at run time, see rows.c. */
-#include "kernels/op/row_set.h"
+/* Rows for AVX2 (with F16C); chosen at run time, see rows.c. Compiled as it is, this is their
+ * list; with CPU_ALGORITHM, one of cpu_*.inc, the rows of that algorithm: the Makefile does both.
+ */
+#define ISA TP_ISA_AVX2
+#define ISA_NAME "avx2"
+#define ISA_OWN(name) name##_avx2
+#include "kernels/cpu/cpu_rows.h"
+
+#if !defined(CPU_ALGORITHM)
 
 #if defined(__x86_64__)
+CPU_ALGORITHMS(ISA_DECLARE)
+const struct tp_row_set *const tp_rows_avx2[] = {CPU_ALGORITHMS(ISA_LISTED) NULL};
+#else
+const struct tp_row_set *const tp_rows_avx2[] = {NULL};
+#endif
 
-#include "base/num.h"
-#include "kernels/op/codec.h"
-#include "kernels/op/distance.h"
-#include "kernels/op/floats.h"
-#include "kernels/op/op_at.h"
-#include "kernels/op/place.h"
-#include "kernels/op/place_bits.h"
-#include "kernels/op/plane.h"
-#include "kernels/op/scalar.h"
-#include "kernels/op/search.h"
-#include "kernels/op/search_scalar.h"
-#include "kernels/op/word_bits.h"
+#elif defined(__x86_64__)
 
 #include <immintrin.h>
-#include <math.h>
 
 #ifdef __clang__
-#pragma clang attribute push(                                                                 \
-    __attribute__((target("avx2,f16c"))), \
-    apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx2,f16c"))), apply_to = function)
 #else
 #pragma GCC target("avx2,f16c")
 #endif
 
 #include "kernels/cpu/vec_avx2.h"
 
-#define ISA TP_ISA_AVX2
-#define ISA_NAME "avx2"
-#include "kernels/cpu/cpu_words.inc"
-#include "kernels/cpu/cpu_run.inc"
-#include "kernels/cpu/cpu_fp8.inc"
-#include "kernels/cpu/cpu_mx.inc"
-#include "kernels/cpu/cpu_nwise.inc"
-#include "kernels/cpu/cpu_int4.inc"
-#include "kernels/cpu/cpu_int.inc"
-#include "kernels/cpu/cpu_fp4.inc"
-#include "kernels/cpu/cpu_search.inc"
-#include "kernels/cpu/cpu_search_e2m1.inc"
-#include "kernels/cpu/cpu_search_fp4.inc"
-#include "kernels/cpu/cpu_search_int4.inc"
-#include "kernels/cpu/cpu_search_group.inc"
-#include "kernels/cpu/cpu_search_w4a8_error.inc"
-#include "kernels/cpu/cpu_search_w4a8.inc"
-#include "kernels/cpu/cpu_search_w4a8_codes.inc"
-#include "kernels/cpu/cpu_decode.inc"
-#include "kernels/cpu/cpu_repack.inc"
-#define DOUBLES 4
-#include "kernels/cpu/cpu_distance.inc"
-#include "kernels/cpu/cpu_place_bits.inc"
-#include "kernels/cpu/cpu_place_blocks.inc"
-#include "kernels/cpu/cpu_place.inc"
-#include "kernels/cpu/cpu_place_move.inc"
-#include "kernels/cpu/cpu_rows.inc"
+#include CPU_ALGORITHM
 
 #ifdef __clang__
 #pragma clang attribute pop
 #endif
-
-const struct tp_row_set tp_rows_avx2 = ROW_SET;
-
-#else
-
-const struct tp_row_set tp_rows_avx2 = {0};
 
 #endif

@@ -1,23 +1,23 @@
-/* Rows for AVX-512 (F, BW, VL, VBMI, VBMI2, VNNI); chosen at run time, see rows.c. */
-#include "kernels/op/row_set.h"
+/* Rows for AVX-512 (F, BW, VL, VBMI, VBMI2, VNNI); chosen at run time, see rows.c. Compiled as it
+ * is, this is their list; with CPU_ALGORITHM the rows of one algorithm, as in cpu_avx2.c.
+ */
+#define ISA TP_ISA_AVX512
+#define ISA_NAME "avx512"
+#define ISA_OWN(name) name##_avx512
+#include "kernels/cpu/cpu_rows.h"
+
+#if !defined(CPU_ALGORITHM)
 
 #if defined(__x86_64__)
+CPU_ALGORITHMS(ISA_DECLARE)
+const struct tp_row_set *const tp_rows_avx512[] = {CPU_ALGORITHMS(ISA_LISTED) NULL};
+#else
+const struct tp_row_set *const tp_rows_avx512[] = {NULL};
+#endif
 
-#include "base/num.h"
-#include "kernels/op/codec.h"
-#include "kernels/op/distance.h"
-#include "kernels/op/floats.h"
-#include "kernels/op/op_at.h"
-#include "kernels/op/place.h"
-#include "kernels/op/place_bits.h"
-#include "kernels/op/plane.h"
-#include "kernels/op/scalar.h"
-#include "kernels/op/search.h"
-#include "kernels/op/search_scalar.h"
-#include "kernels/op/word_bits.h"
+#elif defined(__x86_64__)
 
 #include <immintrin.h>
-#include <math.h>
 
 #ifdef __clang__
 #pragma clang attribute push(                                                                 \
@@ -30,43 +30,10 @@
 
 #include "kernels/cpu/vec_avx512.h"
 
-#define ISA TP_ISA_AVX512
-#define ISA_NAME "avx512"
-#include "kernels/cpu/cpu_words.inc"
-#include "kernels/cpu/cpu_run.inc"
-#include "kernels/cpu/w4a8_avx512.h"
-#include "kernels/cpu/cpu_fp8.inc"
-#include "kernels/cpu/cpu_mx.inc"
-#include "kernels/cpu/cpu_nwise.inc"
-#include "kernels/cpu/cpu_int4.inc"
-#include "kernels/cpu/cpu_int.inc"
-#include "kernels/cpu/cpu_fp4.inc"
-#include "kernels/cpu/cpu_search.inc"
-#include "kernels/cpu/cpu_search_e2m1.inc"
-#include "kernels/cpu/cpu_search_fp4.inc"
-#include "kernels/cpu/cpu_search_int4.inc"
-#include "kernels/cpu/cpu_search_group.inc"
-#include "kernels/cpu/cpu_search_w4a8_error.inc"
-#include "kernels/cpu/cpu_search_w4a8.inc"
-#include "kernels/cpu/cpu_search_w4a8_codes.inc"
-#include "kernels/cpu/cpu_decode.inc"
-#include "kernels/cpu/cpu_repack.inc"
-#define DOUBLES 8
-#include "kernels/cpu/cpu_distance.inc"
-#include "kernels/cpu/cpu_place_bits.inc"
-#include "kernels/cpu/cpu_place_blocks.inc"
-#include "kernels/cpu/cpu_place.inc"
-#include "kernels/cpu/cpu_place_move.inc"
-#include "kernels/cpu/cpu_rows.inc"
+#include CPU_ALGORITHM
 
 #ifdef __clang__
 #pragma clang attribute pop
 #endif
-
-const struct tp_row_set tp_rows_avx512 = ROW_SET;
-
-#else
-
-const struct tp_row_set tp_rows_avx512 = {0};
 
 #endif

@@ -1,4 +1,5 @@
-/* AVX-512 (F, BW, VL, VBMI, VBMI2, VNNI): the vector operations that cpu_*.inc are written in.
+/* AVX-512 (F, BW, VL, VBMI, VBMI2, VNNI): the vector operations that the other files
+ * are written in.
  *
  * A `vu` is one register of 32-bit lanes (or of words or bytes where a name says
  * w_ or b_), a `vf` the same of floats. What is faster here than in terms of the
@@ -419,7 +420,7 @@ V vu w_lookup64(const vu table[2], vu index)
     return _mm512_permutex2var_epi16(table[0], index, table[1]);
 }
 
-/* 128 values to int4 codes, see cpu_int4.inc: x * r + 384 is the quotient snapped
+/* 128 values to int4 codes, see cpu_int4.h: x * r + 384 is the quotient snapped
  * to multiples of 2^-15, `shift` moves it to where the code is the low byte. */
 #define HAVE_INT4_128_BF16
 V void int4_128_bf16(const void *p, uint8_t *dst, vf r, vf snap, vf shift)
@@ -504,6 +505,7 @@ V vu amax16_words(enum tp_dtype dtype, const uint8_t *p)
     return v_bits(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(m[0])));
 }
 
+#define HAVE_W4A8_AVX512 /* w4a8_avx512.h */
 #define HAVE_AMAX_BLOCKS
 /* Largest magnitudes of VL consecutive blocks of `size` values, of 32 bytes at least, as bits
  * of floats. */

@@ -12,6 +12,8 @@
 #include "kernels/op/scalar.h"
 
 #define V static inline __attribute__((always_inline))
+/* A function of a shared header that stays one: it is long, or seldom called. */
+#define NOINLINE static __attribute__((noinline, unused))
 #ifdef __clang__
 #define UNROLL
 #else

@@ -1,11 +1,12 @@
 /* Four 32-column tiles of 16 rows of nibbles into CUTLASS' order: the AVX-512 form of
- * the inner loop of w4a8_place() in cpu_int4.inc. Whole lines of 64 bytes are
+ * the inner loop of w4a8_place() in cpu_w4a8.h. Whole lines of 64 bytes are
  * written, two row pairs at a time.
  */
 #ifndef TP_KERNELS_W4A8_AVX512_H
 #define TP_KERNELS_W4A8_AVX512_H
 
 #include "kernels/op/codec.h"
+#include "kernels/cpu/cpu_run.h"
 #include "kernels/cpu/vec_avx512.h"
 
 #define HAVE_W4A8_FOUR_TILES
@@ -61,7 +62,7 @@ V __m512i w4a8_multiples(__m512i steps, __m512i codes, unsigned first)
     return _mm512_add_epi8(x, _mm512_permutexvar_epi8(step, steps));
 }
 
-/* See cpu_int4.inc; up to 16 groups, as many fours as there are. */
+/* See cpu_w4a8.h; up to 16 groups, as many fours as there are. */
 V uint64_t w4a8_group8(const uint8_t steps[64], const uint8_t *codes, uint64_t padded,
                        uint64_t groups, uint8_t *out, uint64_t stride)
 {

@@ -75,8 +75,8 @@ enum tp_role {
     TP_ROLE_WORDS,   /* constants computed from E,N,K; written by the plan, not by kernels */
     TP_ROLE_ZERO,    /* zero point of a group: a code of the code's own kind, or, of a float
                         element, minus its product with the scale */
-    TP_ROLE_ORDER,   /* the group that column k belongs to (act-order); where it is written, a
-                        constant */
+    TP_ROLE_ORDER,   /* the group that column k belongs to (act-order); of what is written, a
+                        constant: groups are in order */
     TP_ROLE_COUNT,
 };
 

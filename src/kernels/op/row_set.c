@@ -88,7 +88,10 @@ tp_decode_fn tp_row_set_decode(const struct tp_row_set *set, const struct tp_op 
     return heeds_all(set->any_heeds, tp_op_needs(op)) ? set->any_decode : NULL;
 }
 
-tp_distance_fn tp_row_set_distance(const struct tp_row_set *set)
+tp_distance_fn tp_row_sets_distance(const struct tp_row_set *const *sets)
 {
-    return tp_isa_enabled(set->distance.isa) ? set->distance.distance : NULL;
+    for (; *sets; sets++)
+        if ((*sets)->distance.distance && tp_isa_enabled((*sets)->distance.isa))
+            return (*sets)->distance.distance;
+    return NULL;
 }

@@ -1,5 +1,5 @@
-/* Rows by the set: those of one instruction set, all of the host's, the GPU's. Which row
- * an operation gets is judged here alone, for hosts and devices alike.
+/* Rows by the set: those of one algorithm and instruction set, all of the host's, the GPU's.
+ * Which row an operation gets is judged here alone, for hosts and devices alike.
  */
 #ifndef TP_KERNELS_ROW_SET_H
 #define TP_KERNELS_ROW_SET_H
@@ -22,14 +22,19 @@ struct tp_row_set {
     tp_repack_fn any_repack;
     tp_decode_fn any_decode;
     uint32_t any_heeds; /* TP_NEED_... bits */
-    struct tp_distance_row distance; /* of one instruction set; {0} in a set of several */
+    struct tp_distance_row distance; /* {0} in most sets: there is one row for each instruction set */
 };
 
-/* The most rows of each kind that one set of the host has: its tables assert it. */
+/* The most rows of each kind that one instruction set of the host has. */
 enum { TP_SET_ROWS = 128 };
 
-/* Empty sets where the compiler's target has no such instructions, or CUDA is left out. */
-extern const struct tp_row_set tp_rows_avx512, tp_rows_avx2, tp_rows_neon, tp_rows_cuda;
+/* The sets of an instruction set, one for each algorithm, up to a NULL: none where the compiler's
+ * target has no such instructions. */
+extern const struct tp_row_set *const tp_rows_avx512[], *const tp_rows_avx2[],
+    *const tp_rows_neon[];
+
+/* Empty where CUDA is left out. */
+extern const struct tp_row_set tp_rows_cuda;
 
 /* Every compiled row of the host, with the reference for the rest (kernels/rows.c). */
 const struct tp_row_set *tp_host_rows(void);
@@ -42,8 +47,9 @@ tp_repack_fn tp_row_set_repack(const struct tp_row_set *set, const struct tp_op 
 tp_decode_fn tp_row_set_decode(const struct tp_row_set *set, const struct tp_op *op,
                                enum tp_dtype dtype);
 
-/* The set's distances, NULL when it has none or they are not enabled on this machine. */
-tp_distance_fn tp_row_set_distance(const struct tp_row_set *set);
+/* The distances of an instruction set's sets, up to a NULL; NULL when they have none, or it is
+ * not enabled on this machine. */
+tp_distance_fn tp_row_sets_distance(const struct tp_row_set *const *sets);
 
 /* What kernels of a device heed: any other operation is the host's alone. */
 enum { TP_DEVICE_HEEDS = TP_NEED_LEAST };

@@ -67,8 +67,9 @@ enum tp_code tp_verify_problem(struct tp_verify_report *report, const char *file
                text, err);
 }
 
-enum tp_code tp_verify_note(struct tp_verify_report *report, bool strict, const char *file,
-                            const char *what, struct tp_err *err)
+/* Adds a note; with `strict` a problem. */
+static enum tp_code add_note(struct tp_verify_report *report, bool strict, const char *file,
+                             const char *what, struct tp_err *err)
 {
     return strict ? tp_verify_problem(report, file, NULL, err, "%s", what)
                   : add(&report->notes, &report->note_count, &report->note_capacity, file, NULL,
@@ -260,7 +261,7 @@ static enum tp_code check_other(struct verify *v, const struct tp_manifest_file 
         return TP_E_MEMORY;
     enum tp_code code = tp_os_open_regular(path, 0, &fd, &st, &err);
     if (code == TP_OK && (uint64_t)st.st_size != entry->size && may_change(v, entry))
-        code = tp_verify_note(v->report, false, entry->name, TP_CHANGED_CARD, v->err);
+        code = add_note(v->report, false, entry->name, TP_CHANGED_CARD, v->err);
     else if (code == TP_OK && (uint64_t)st.st_size != entry->size)
         code = tp_verify_problem(v->report, entry->name, NULL, v->err,
                                  "has %llu bytes, the manifest says %llu",
@@ -270,7 +271,7 @@ static enum tp_code check_other(struct verify *v, const struct tp_manifest_file 
         v->report->hashed++;
         v->report->bytes += entry->size;
         code = may_change(v, entry) && memcmp(entry->hash, actual, sizeof actual) != 0
-                   ? tp_verify_note(v->report, false, entry->name, TP_CHANGED_CARD, v->err)
+                   ? add_note(v->report, false, entry->name, TP_CHANGED_CARD, v->err)
                    : compare_hash(v, entry->name, "the manifest", entry->hash, actual);
     }
     if (err.code && tp_err_unread(&err))
@@ -328,8 +329,8 @@ static enum tp_code check_name(struct verify *v, const char *name)
     if (found && !S_ISDIR(st.st_mode))
         return weights && is_shard(v, name)
                    ? TP_OK
-                   : tp_verify_note(v->report, v->options->strict || weights, name,
-                                    "is not in the manifest", v->err);
+                   : add_note(v->report, v->options->strict || weights, name,
+                              "is not in the manifest", v->err);
     return found && tp_manifest_has_folder(&v->manifest, name)
                ? check_folder(v, name)
                : TP_OK;
@@ -387,7 +388,7 @@ static enum tp_code compare_sha256(struct verify *v, const struct tp_manifest_fi
         return TP_OK;
     if (may_change(v, entry))
         return has_note(v->report, entry->name)
-                   ? TP_OK : tp_verify_note(v->report, false, entry->name, TP_CHANGED_CARD, v->err);
+                   ? TP_OK : add_note(v->report, false, entry->name, TP_CHANGED_CARD, v->err);
     tp_sha256_print(entry->sha256, theirs);
     tp_sha256_print(file->digest, ours);
     return tp_verify_problem(v->report, entry->name, NULL, v->err,

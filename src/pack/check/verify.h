@@ -61,10 +61,6 @@ enum tp_code tp_verify_against(const struct tp_side *stored, const struct tp_sid
                                const struct tp_verify_options *options,
                                struct tp_verify_report *report, struct tp_err *err);
 
-/* Adds a note; with `strict` a problem. */
-enum tp_code tp_verify_note(struct tp_verify_report *report, bool strict, const char *file,
-                            const char *what, struct tp_err *err);
-
 void tp_verify_report_close(struct tp_verify_report *report); /* legal on {0} and twice */
 
 /* Adds a problem; printf'ed. Not thread-safe. */

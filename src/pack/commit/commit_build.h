@@ -147,8 +147,6 @@ enum tp_code tp_commit_room(struct tp_commit *c);
 enum tp_code tp_commit_record_shard(struct tp_commit *c, uint32_t f);
 enum tp_code tp_commit_write_small(struct tp_commit *c, const char *name, const char *data,
                                    size_t size, bool listed);
-/* The model card; nothing where no weight is made. */
-enum tp_code tp_commit_card(struct tp_commit *c, struct tp_text *text);
 /* Whether a file of the source is copied as it is: not where the output has one of its own, and
  * not what the config makes stale. */
 bool tp_commit_copies(const struct tp_plan *plan, const char *name);
@@ -159,8 +157,5 @@ enum tp_code tp_commit_open_other(const struct tp_checkpoint *ckpt, const char *
 /* What those copies take; a file that cannot be looked at counts nothing. */
 uint64_t tp_commit_copied_bytes(const struct tp_commit *c);
 enum tp_code tp_commit_write_texts(struct tp_commit *c);
-enum tp_code tp_commit_hash_text(const char *data, size_t size, uint8_t hash[TP_HASH_BYTES],
-                                 struct tp_err *err);
-
 
 #endif

@@ -55,8 +55,8 @@ static enum tp_code read_bytes(void *arg, void *data, uint64_t size, uint64_t of
     return TP_OK;
 }
 
-enum tp_code tp_commit_hash_text(const char *data, size_t size, uint8_t hash[TP_HASH_BYTES],
-                                 struct tp_err *err)
+static enum tp_code hash_text(const char *data, size_t size, uint8_t hash[TP_HASH_BYTES],
+                              struct tp_err *err)
 {
     struct bytes bytes = {data};
     return tp_leafhash_file(size, 1, read_bytes, &bytes, hash, err);
@@ -75,7 +75,7 @@ static enum tp_code write_small(struct tp_commit *c, const char *name, const cha
     if (fd >= 0 && tp_os.close(fd) && code == TP_OK)
         code = tp_os_fail(c->err, errno, path, "cannot close the output");
     if (code == TP_OK && listed &&
-        (code = tp_commit_hash_text(data, size, hash, c->err)) == TP_OK)
+        (code = hash_text(data, size, hash, c->err)) == TP_OK)
         code = record(c, name, size, hash);
     free(path);
     return code;
@@ -208,7 +208,7 @@ static enum tp_code read_card(struct tp_commit *c, char **text)
     if (*text) {
         c->data.card = true;
         c->data.card_size = size;
-        code = tp_commit_hash_text(*text, size, c->data.card_hash, c->err);
+        code = hash_text(*text, size, c->data.card_hash, c->err);
     }
     for (size_t at = 0; *text && at < size; at++)
         if (!(*text)[at]) /* would end it */
@@ -218,7 +218,8 @@ static enum tp_code read_card(struct tp_commit *c, char **text)
     return code;
 }
 
-enum tp_code tp_commit_card(struct tp_commit *c, struct tp_text *text)
+/* The model card; nothing where no weight is made. */
+static enum tp_code card_text(struct tp_commit *c, struct tp_text *text)
 {
     char *source = NULL;
     struct tp_card_use *uses = NULL;
@@ -303,7 +304,7 @@ static enum tp_code copy_others(struct tp_commit *c)
     char *const *names = c->plan->ckpt->others;
     bool card = c->plan->unit_count > 0;
     struct tp_text text = {0};
-    enum tp_code code = card ? tp_commit_card(c, &text) : TP_OK;
+    enum tp_code code = card ? card_text(c, &text) : TP_OK;
     for (size_t i = 0; i < c->plan->ckpt->other_count && code == TP_OK; i++) {
         if (card && is_behind_card(names[i])) {
             code = write_card(c, &text);

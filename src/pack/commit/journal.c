@@ -57,8 +57,9 @@ enum tp_code tp_journal_prove(struct tp_journal *journal, int dir, const struct 
     return err->code;
 }
 
-enum tp_code tp_read_list_text(const struct tp_read_list *read, struct tp_text *text,
-                               struct tp_err *err)
+/* " read" and " SOURCE:SUM" of each. */
+static enum tp_code sums_text(const struct tp_read_list *read, struct tp_text *text,
+                              struct tp_err *err)
 {
     enum tp_code code = tp_text_add_word(text, READ, err);
     for (size_t i = 0; i < read->count && code == TP_OK; i++) {
@@ -71,8 +72,9 @@ enum tp_code tp_read_list_text(const struct tp_read_list *read, struct tp_text *
     return code;
 }
 
-bool tp_read_list_parse(const char *text, size_t size, struct tp_read_list *list,
-                        struct tp_err *err)
+/* Reads what sums_text() wrote; false: it is none. */
+static bool parse_list(const char *text, size_t size, struct tp_read_list *list,
+                       struct tp_err *err)
 {
     const size_t digits = 2 * TP_SUM_BYTES, most = 10; /* of a number */
     const char *end = text + size;
@@ -114,7 +116,7 @@ static void read_line(const char *line, size_t size, const struct tp_plan *plan,
     if (!space || size - name_size - 1 < digits || !tp_hash_parse(space + 1, digits, hash))
         return;
     size -= name_size + 1 + digits; /* what is left: nothing, in a line of 0.1.0 */
-    if (size && !tp_read_list_parse(space + 1 + digits, size, &read, err)) {
+    if (size && !parse_list(space + 1 + digits, size, &read, err)) {
         free(read.items);
         return;
     }
@@ -286,7 +288,7 @@ enum tp_code tp_journal_add(struct tp_journal *journal, const struct tp_plan *pl
     memcpy(journal->hash[file], hash, TP_HASH_BYTES);
     enum tp_code code = tp_text_addf(&line, err, "%s %s", plan->files[file].name, digits);
     if (code == TP_OK && (!journal->read[file].known ||
-                          (code = tp_read_list_text(&journal->read[file], &line, err)) == TP_OK) &&
+                          (code = sums_text(&journal->read[file], &line, err)) == TP_OK) &&
         (code = tp_text_add_word(&line, "\n", err)) == TP_OK &&
         (code = tp_os_write(journal->fd, line.data, line.size, journal->size, journal->path,
                             err)) == TP_OK)

@@ -58,11 +58,6 @@ enum tp_code tp_journal_join(struct tp_journal *journal, const struct tp_plan *p
 /* Whether shard f, which the journal names, is what it says: done[f]. */
 enum tp_code tp_journal_prove(struct tp_journal *journal, int dir, const struct tp_plan *plan,
                               uint32_t f, bool zstd, struct tp_err *err);
-/* " read" and " SOURCE:SUM" of each, and back; false: it is none. */
-enum tp_code tp_read_list_text(const struct tp_read_list *read, struct tp_text *text,
-                               struct tp_err *err);
-bool tp_read_list_parse(const char *text, size_t size, struct tp_read_list *list,
-                        struct tp_err *err);
 void tp_journal_close(struct tp_journal *journal); /* releases the lock */
 
 #endif

@@ -10,7 +10,8 @@
 #include <string.h>
 #include <strings.h>
 
-double tp_format_bits(const struct tp_format *format)
+/* Bits for each weight of a 4096 x 4096 matrix, scales and all else included. */
+static double bits_of(const struct tp_format *format)
 {
     struct tp_box3 box = {1, 4096, 4096};
     double bits = 0;
@@ -30,7 +31,8 @@ double tp_format_bits(const struct tp_format *format)
     return bits / (4096.0 * 4096.0);
 }
 
-bool tp_format_loads(const struct tp_format *format)
+/* True when an engine loads it: a row of "serve" names one. */
+static bool has_loader(const struct tp_format *format)
 {
     for (uint32_t i = 0; i < format->serves; i++)
         if (format->serve[i].engine != TP_ENGINE_KERNELS)
@@ -84,7 +86,7 @@ enum tp_code tp_offers(unsigned sm, enum tp_engine engine, struct tp_offer **off
         for (uint32_t i = 0; i < all[f]->serves && !all[f]->input_only; i++)
             if (wanted(all[f], i, sm, engine))
                 (*offers)[(*count)++] =
-                    (struct tp_offer){all[f], &all[f]->serve[i], tp_format_bits(all[f])};
+                    (struct tp_offer){all[f], &all[f]->serve[i], bits_of(all[f])};
     qsort(*offers, *count, sizeof **offers, better);
     return TP_OK;
 }
@@ -124,7 +126,7 @@ size_t tp_format_candidates(const char *typed, const struct tp_format **one, cha
     *text = '\0';
     for (int loads = 1; loads >= 0; loads--)
         for (size_t f = 0; f < count; f++) {
-            if (all[f]->input_only || tp_format_loads(all[f]) != loads ||
+            if (all[f]->input_only || has_loader(all[f]) != loads ||
                 strncasecmp(all[f]->name, typed, strlen(typed)) != 0)
                 continue;
             if (!found++)

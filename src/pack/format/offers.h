@@ -10,7 +10,7 @@
 struct tp_offer {
     const struct tp_format *format;
     const struct tp_serve *serve; /* a row of the format */
-    double bits;                  /* as tp_format_bits() */
+    double bits;                  /* for each weight of a 4096 x 4096 matrix, all included */
 };
 
 /* All pairs of a format that is written and an engine that serves it on a GPU of that
@@ -20,12 +20,6 @@ struct tp_offer {
  * signal to noise in whole dB, by increasing bits, by name. Free with free(). */
 enum tp_code tp_offers(unsigned sm, enum tp_engine engine, struct tp_offer **offers,
                        size_t *count, struct tp_err *err);
-
-/* Bits for each weight of a 4096 x 4096 matrix, scales and all else included. */
-double tp_format_bits(const struct tp_format *format);
-
-/* True when an engine loads it: a row of "serve" names one. */
-bool tp_format_loads(const struct tp_format *format);
 
 /* Writes the names of the formats that are written and begin with `typed`, in letters of
  * any case, into `text`: those that engines load first, with the engines. Returns how many there

@@ -419,49 +419,32 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Of the directory NAME in an open one. */
-static enum tp_code each_entry(int directory, const char *name, int flags, const char *path,
-                               tp_os_entry_fn *act, void *arg, struct tp_err *err)
+static enum tp_code add_name(struct tp_os_list *list, const char *name, struct tp_err *err)
 {
-    int fd = open_name(directory, name, O_RDONLY | O_DIRECTORY | flags, 0);
-    DIR *dir = fd < 0 ? NULL : tp_os.fdopendir(fd);
-    enum tp_code code = TP_OK;
-    if (!dir) {
-        int sys = errno;
-        tp_os_close(&fd);
-        return tp_os_fail(err, sys, path, "cannot open the directory");
-    }
-    while (code == TP_OK) {
-        errno = 0; /* readdir tells its end from a failure by errno alone */
-        const struct dirent *entry = tp_os.readdir(dir);
-        if (!entry && errno)
-            code = tp_os_fail(err, errno, path, "cannot read the directory");
-        if (!entry)
-            break;
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            code = act(arg, entry, err);
-    }
-    tp_os.closedir(dir);
-    return code;
-}
-
-enum tp_code tp_os_each(const char *path, tp_os_entry_fn *act, void *arg, struct tp_err *err)
-{
-    return each_entry(AT_FDCWD, path, 0, path, act, arg, err);
-}
-
-static enum tp_code add_name(void *arg, const struct dirent *entry, struct tp_err *err)
-{
-    struct tp_os_list *list = arg;
     enum tp_code code = tp_os_grow((void **)&list->names, &list->capacity, list->count + 1,
                                    sizeof *list->names, err);
     if (code)
         return code;
-    list->names[list->count] = tp_os_format(err, "%s", entry->d_name);
+    list->names[list->count] = tp_os_copy(err, name);
     if (!list->names[list->count])
         return TP_E_MEMORY;
     list->count++;
     return TP_OK;
+}
+
+static enum tp_code read_names(DIR *dir, const char *path, struct tp_os_list *list,
+                               struct tp_err *err)
+{
+    for (;;) {
+        errno = 0; /* readdir tells its end from a failure by errno alone */
+        const struct dirent *entry = tp_os.readdir(dir);
+        if (!entry)
+            return errno ? tp_os_fail(err, errno, path, "cannot read the directory") : TP_OK;
+        bool itself = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+        enum tp_code code = itself ? TP_OK : add_name(list, entry->d_name, err);
+        if (code)
+            return code;
+    }
 }
 
 enum tp_code tp_os_list(const char *path, struct tp_os_list *list, struct tp_err *err)
@@ -473,7 +456,15 @@ enum tp_code tp_os_list_at(int directory, const char *name, int flags, const cha
                            struct tp_os_list *list, struct tp_err *err)
 {
     *list = (struct tp_os_list){0};
-    enum tp_code code = each_entry(directory, name, flags, path, add_name, list, err);
+    int fd = open_name(directory, name, O_RDONLY | O_DIRECTORY | flags, 0);
+    DIR *dir = fd < 0 ? NULL : tp_os.fdopendir(fd);
+    if (!dir) {
+        int sys = errno;
+        tp_os_close(&fd);
+        return tp_os_fail(err, sys, path, "cannot open the directory");
+    }
+    enum tp_code code = read_names(dir, path, list, err);
+    tp_os.closedir(dir);
     if (code)
         tp_os_list_free(list);
     else if (list->count)

@@ -134,10 +134,6 @@ enum tp_code tp_os_slurp(const char *path, uint64_t limit, char **data, size_t *
 enum tp_code tp_os_slurp_fd(int fd, const struct stat *st, const char *path, uint64_t limit,
                             char **data, size_t *size, struct tp_err *err);
 
-/* Does `act` with each entry of a directory but "." and "..", in no order, until it fails. */
-typedef enum tp_code tp_os_entry_fn(void *arg, const struct dirent *entry, struct tp_err *err);
-enum tp_code tp_os_each(const char *path, tp_os_entry_fn *act, void *arg, struct tp_err *err);
-
 /* Names in a directory, without "." and "..", in byte order. Free with
  * tp_os_list_free(), which is legal on {0} and twice. */
 struct tp_os_list {

@@ -46,8 +46,10 @@ static bool keeps_scales(const struct tp_unit_form *form)
     return form->kind == TP_UNIT_REPACK && numbers;
 }
 
-enum tp_code tp_unit_granule(const struct tp_plan *plan, const struct tp_unit *unit, uint64_t *n,
-                             uint64_t *k, struct tp_err *err)
+/* Granule of boxes of this unit: of its outputs and of its packed source. 0 as
+ * the second: whole rows. */
+static enum tp_code granule_of(const struct tp_plan *plan, const struct tp_unit *unit, uint64_t *n,
+                               uint64_t *k, struct tp_err *err)
 {
     const struct tp_weight *source = source_of(plan, unit);
     enum tp_code code = TP_OK;
@@ -415,7 +417,7 @@ enum tp_code tp_unit_boxes(const struct tp_plan *plan, const struct tp_unit *uni
                            struct tp_err *err)
 {
     uint64_t gn, gk, rows = 0;
-    enum tp_code code = tp_unit_granule(plan, unit, &gn, &gk, err);
+    enum tp_code code = granule_of(plan, unit, &gn, &gk, err);
     if (code)
         return code;
     memset(grid, 0, sizeof *grid);

@@ -61,11 +61,6 @@ struct tp_box tp_grid_box(const struct tp_unit *unit, const struct tp_grid *grid
 bool tp_grid_piece(const struct tp_grid *grid, const struct tp_box *box, uint64_t i,
                    struct tp_box *piece);
 
-/* Granule of boxes of this unit: of its outputs and of its packed source. 0 as
- * the second: whole rows. */
-enum tp_code tp_unit_granule(const struct tp_plan *plan, const struct tp_unit *unit, uint64_t *n,
-                             uint64_t *k, struct tp_err *err);
-
 /* The part of a packed weight that covers a box, widened to the weight's own
  * granule: what has to be read to decode it. The rows are of one stretch, or it is
  * TP_E_UNSUPPORTED. */

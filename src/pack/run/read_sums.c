@@ -19,7 +19,9 @@ static void own(const struct tp_plan *plan, uint32_t *owner, uint32_t tensor, ui
         owner[tensor] = file;
 }
 
-void tp_read_owners(const struct tp_plan *plan, uint32_t *owner)
+/* owner[] of the tensors of the plan's source. What nothing is made of is read for the first file
+ * where it has a MiB at most, and else for none. */
+static void find_owners(const struct tp_plan *plan, uint32_t *owner)
 {
     const struct tp_checkpoint *ckpt = plan->ckpt;
     for (size_t t = 0; t < ckpt->tensor_count; t++)
@@ -51,7 +53,7 @@ enum tp_code tp_read_sums_open(struct tp_read_sums *sums, const struct tp_plan *
     sums->of = tp_os_zalloc(plan->file_count + 1, sizeof *sums->of, err);
     if (!sums->owner || !sums->first_block || !sums->of)
         return TP_E_MEMORY;
-    tp_read_owners(plan, sums->owner);
+    find_owners(plan, sums->owner);
     for (size_t t = 0; t < ckpt->tensor_count; t++) {
         sums->first_block[t] = blocks;
         blocks += tp_ceil_div(ckpt->tensors[t].bytes, TP_SUM_BLOCK);
@@ -228,7 +230,7 @@ enum tp_code tp_read_sums_total(const struct tp_plan *plan, const struct tp_read
     uint32_t *owner = tp_os_alloc((ckpt->tensor_count + 1) * sizeof *owner, err);
     if (!owner)
         return TP_E_MEMORY;
-    tp_read_owners(plan, owner);
+    find_owners(plan, owner);
     for (size_t s = 0; s < ckpt->file_count; s++) {
         sums[s] = (struct tp_sum){0, 0};
         known[s] = true;

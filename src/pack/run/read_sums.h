@@ -35,10 +35,6 @@ struct tp_read_sums {
 };
 #define TP_READ_BY_NONE UINT32_MAX
 
-/* owner[] of the tensors of the plan's source. What nothing is made of is read for the first file
- * where it has a MiB at most, and else for none. */
-void tp_read_owners(const struct tp_plan *plan, uint32_t *owner);
-
 enum tp_code tp_read_sums_open(struct tp_read_sums *sums, const struct tp_plan *plan,
                                struct tp_err *err);
 void tp_read_sums_close(struct tp_read_sums *sums); /* legal on {0} and twice */

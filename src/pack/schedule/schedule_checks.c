@@ -1,7 +1,7 @@
 /* DeepGEMM's assertions as checks on described operands: what the entry of May
- * 2025 asserts (numbered as in section 7.2 of the specification this follows),
- * what its kernel asserts when it is compiled, what the version of 2026 needs
- * (section 8), and what the serving engines ask before they choose it.
+ * 2025 asserts (7.2.x), what its kernel and planner assert, what the version of
+ * 2026 needs (8.x), and what the serving engines ask before they choose it. Such
+ * numbers are the names of the checks, which `schedule` prints.
  *
  * Nothing is assumed: a check looks only at the operands, so that a caller with
  * real tensors and one that only has a shape use the same code.
@@ -341,7 +341,7 @@ void tp_sched_checks_2025(const struct tp_sched_problem *p, const struct tp_sche
                        "SM%u0", (unsigned)p->arch);
 }
 
-/* Scales as section 5.4 wants them: fp32 blocks on SM90, packed powers of two,
+/* Scales as the version of 2026 wants them: fp32 blocks on SM90, packed powers of two,
  * m-major and padded to 16 bytes, on SM100. */
 static void check_scale_layout(const struct tp_sched_problem *p,
                                const struct tp_sched_operands *o, struct tp_sched_checks *checks)

@@ -88,7 +88,7 @@ enum tp_sched_level {
 };
 
 struct tp_sched_check {
-    const char *id;   /* "7.2.3": section and number in the specification */
+    const char *id;   /* "7.2.3": its name, as it is printed */
     const char *text; /* the rule */
     enum tp_sched_level level;
     bool pass;

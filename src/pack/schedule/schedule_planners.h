@@ -56,7 +56,7 @@ void tp_sched_tensor_set(struct tp_sched_tensor *tensor, enum tp_dtype dtype, ui
 /* The operands that a caller with contiguous tensors of this problem passes. */
 void tp_sched_operands(const struct tp_sched_problem *problem, struct tp_sched_operands *ops);
 
-/* Every entry assertion (section 7.2) as a check on the given operands, then the
+/* Every assertion of the entry (7.2.x) as a check on the given operands, then the
  * static ones of the kernel and the planner's own, decided by `plan`. */
 void tp_sched_checks_2025(const struct tp_sched_problem *problem,
                           const struct tp_sched_operands *ops, const struct tp_sched_plan *plan,

@@ -43,13 +43,6 @@ char *tp_ckpt_path(const struct tp_checkpoint *ckpt, const char *name, struct tp
     return tp_os_format(err, "%.*s%s%s", (int)length, ckpt->path, slash ? "" : "/", name);
 }
 
-enum tp_code tp_ckpt_fail_stat(const char *path, int sys, struct tp_err *err)
-{
-    enum tp_code code = tp_fail_sys(err, sys, "cannot look at the file");
-    tp_err_path(err, path);
-    return code;
-}
-
 bool tp_ckpt_is_shard(const char *name)
 {
     return tp_ends_with(name, ".safetensors") || tp_ends_with(name, ".safetensors.zst");
@@ -188,10 +181,9 @@ static enum tp_code take_unseen(struct walk *w, const char *name, const char *pa
     struct tp_err why = {.code = TP_E_IO, .sys = sys};
     if (!w->ckpt->folders && !tp_err_unread(&why))
         return leave_out(w, name, "");
-    enum tp_code code = tp_ckpt_fail_stat(path, sys, w->err);
     if (sys == ENOENT)
         tp_err_hint(w->err, "a link leads nowhere: complete the download, or remove the link");
-    return code;
+    return tp_os_fail(w->err, sys, path, "cannot look at the file");
 }
 
 static enum tp_code take(struct walk *w, const char *name, unsigned depth)

@@ -17,7 +17,4 @@ bool tp_ckpt_is_shard(const char *name);
 enum tp_code tp_ckpt_others(struct tp_checkpoint *ckpt, const struct tp_os_list *list,
                             struct tp_err *err);
 
-/* A failure to look at a path. */
-enum tp_code tp_ckpt_fail_stat(const char *path, int sys, struct tp_err *err);
-
 #endif

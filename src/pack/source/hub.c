@@ -1,14 +1,12 @@
 /* The Hub's cache: HF_HUB_CACHE, else HF_HOME/hub, else XDG_CACHE_HOME/huggingface/hub, else
- * ~/.cache/huggingface/hub. In it "models--ORG--NAME" has "refs/REVISION", a text with the name of
- * a folder in "snapshots". Opens nothing of a checkpoint. Invariant: what names a revision or a
- * folder is answered with it or not at all, never with another one of the model.
+ * ~/.cache/huggingface/hub. In it "models--ORG--NAME" has "refs/main", a text with the name of a
+ * folder in "snapshots". Opens nothing of a checkpoint. Invariant: the address of a branch is
+ * answered with it or not at all, never with another one of the model.
  */
 #include "pack/source/hub.h"
 
-#include "base/similar.h"
 #include "base/suffix.h"
 #include "pack/os/os.h"
-#include "pack/text/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -32,52 +30,6 @@ static const char *value_of(const char *text)
     return text && *text ? text : NULL;
 }
 
-/* The length of "$NAME" or "${NAME}" there, else of the '$'; *value is the variable's, or NULL. */
-static size_t read_variable(const char *text, const char **value, struct tp_err *err)
-{
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
-    size_t braced = text[1] == '{';
-    size_t size = braced ? strcspn(text + 2, "}") : strspn(text + 1, letters);
-    *value = NULL;
-    if (!size || (braced && !text[2 + size]))
-        return 1;
-    char *name = tp_os_join(err, text + 1 + braced, size, "");
-    *value = name ? getenv(name) : NULL;
-    free(name);
-    return size + 1 + 2 * braced;
-}
-
-/* As Python's expanduser() and expandvars(), by which huggingface_hub reads its variables, and a
- * configuration that no shell reads is written: "~/" in front, and variables that are set. */
-static char *expand(const char *path, struct tp_err *err)
-{
-    struct tp_text text = {0};
-    const char *home = value_of(getenv("HOME")), *value;
-    bool below = home && *path == '~' && (!path[1] || path[1] == '/');
-    enum tp_code code = tp_text_add_word(&text, below ? home : "", err);
-    for (path += below; *path && code == TP_OK;) {
-        size_t size = strcspn(path, "$");
-        value = NULL;
-        if (!size)
-            size = read_variable(path, &value, err);
-        code = value ? tp_text_add_word(&text, value, err) : tp_text_add(&text, path, size, err);
-        path += size;
-    }
-    if (code == TP_OK && !err->code)
-        return text.data;
-    tp_text_free(&text);
-    return NULL;
-}
-
-/* What the path that a variable names becomes, and what is in it, in fresh memory. */
-static char *folder_in(const char *path, const char *folder, struct tp_err *err)
-{
-    char *whole = expand(path, err), *found = whole ? tp_os_join(err, whole, strlen(whole), folder)
-                                                    : NULL;
-    free(whole);
-    return found;
-}
-
 /* The folder with all downloads. */
 static char *cache_folder(struct tp_err *err)
 {
@@ -86,11 +38,11 @@ static char *cache_folder(struct tp_err *err)
     if (!hub)
         hub = value_of(getenv("HUGGINGFACE_HUB_CACHE")); /* its name of long ago */
     if (hub)
-        return folder_in(hub, "", err);
+        return tp_os_copy(err, hub);
     if (home)
-        return folder_in(home, "/hub", err);
+        return tp_os_format(err, "%s/hub", home);
     if (xdg)
-        return folder_in(xdg, "/huggingface/hub", err);
+        return tp_os_format(err, "%s/huggingface/hub", xdg);
     return tp_os_format(err, "%s/.cache/huggingface/hub", user ? user : "");
 }
 
@@ -103,54 +55,16 @@ static size_t plain_length(const char *text)
 struct hub_name {
     const char *name; /* "ORG/NAME", in what was typed */
     size_t length;
-    bool file;          /* a page of one of its files */
-    char revision[256]; /* of /tree/REVISION/FOLDER, else "" */
-    const char *folder; /* in what was typed */
-    size_t folder_length;
+    bool main; /* it is the page of that branch */
 };
 
-/* Whether it leads from a folder to what is below it. */
-static bool is_plain_path(const char *text, size_t length)
-{
-    for (size_t at = 0; at <= length; at++) {
-        size_t size = plain_length(text + at);
-        if (!size || text[at] == '.' || at + size > length)
-            return false;
-        at += size;
-        if (at < length && text[at] != '/')
-            return false;
-    }
-    return true;
-}
-
-/* REVISION/FOLDER of an address, of which the Hub writes a branch's '/' as %2F. */
-static bool read_tree(const char *text, struct hub_name *hub)
-{
-    size_t size = 0;
-    while (*text && !strchr("/?#", *text) && size + 1 < sizeof hub->revision) {
-        bool slash = strncasecmp(text, "%2F", 3) == 0;
-        hub->revision[size++] = slash ? '/' : *text;
-        text += slash ? 3 : 1;
-    }
-    hub->revision[size] = '\0';
-    if ((*text && !strchr("/?#", *text)) || !is_plain_path(hub->revision, size)) /* or too long */
-        return false;
-    hub->folder = text + (*text == '/');
-    hub->folder_length = strcspn(hub->folder, "?#");
-    if (hub->folder_length && hub->folder[hub->folder_length - 1] == '/')
-        hub->folder_length--;
-    return !hub->folder_length || is_plain_path(hub->folder, hub->folder_length);
-}
-
-/* What follows ORG/NAME in an address: false, unless it leads to a page of the model or of one of
- * its files. Others are not the Hub's. */
+/* Whether what follows ORG/NAME in an address still means the model. The address of another branch,
+ * of a folder or a file means something else. */
 static bool read_page(const char *rest, struct hub_name *hub)
 {
-    hub->file = tp_begins_with(rest, "/blob/") || tp_begins_with(rest, "/resolve/");
-    if (tp_begins_with(rest, "/tree/") && rest[strlen("/tree/")])
-        return read_tree(rest + strlen("/tree/"), hub);
-    return !*rest || strchr("?#", *rest) || strcmp(rest, "/") == 0 ||
-           strcmp(rest, "/tree/") == 0 || hub->file;
+    size_t path = strcspn(rest, "?#");
+    hub->main = path == strlen("/tree/main") && tp_begins_with(rest, "/tree/main");
+    return hub->main || path == 0 || (path == 1 && *rest == '/');
 }
 
 /* Of an address the machine does not matter: there are mirrors. False: it is no name of the Hub. */
@@ -176,11 +90,11 @@ static bool read_name(const char *typed, struct hub_name *hub)
     return !memmem(typed, hub->length, ".safetensors", 12); /* a file in a folder */
 }
 
-/* The text of refs/REVISION, less the end of its line, in fresh memory; NULL: there is none. One
+/* The text of refs/main, less the end of its line, in fresh memory; NULL: there is none. One
  * with more in it is the name of nothing. */
-static char *commit_of(const char *folder, const char *revision, struct tp_err *err)
+static char *main_of(const char *folder, struct tp_err *err)
 {
-    char *path = tp_os_format(err, "%s/refs/%s", folder, revision), *text = NULL;
+    char *path = tp_os_format(err, "%s/refs/main", folder), *text = NULL;
     struct tp_err ignored = {0};
     size_t size;
     if (path && tp_os_slurp(path, 4096, &text, &size, &ignored) == TP_OK) {
@@ -203,15 +117,6 @@ static char *snapshot_named(const char *folder, const char *commit, struct tp_er
     return NULL;
 }
 
-/* The snapshot of a revision, which may be a commit itself; NULL: there is none. */
-static char *snapshot_of(const char *folder, const char *revision, struct tp_err *err)
-{
-    char *commit = commit_of(folder, revision, err);
-    char *found = err->code ? NULL : snapshot_named(folder, commit ? commit : revision, err);
-    free(commit);
-    return found;
-}
-
 /* The only snapshot there is; NULL: none, or several. */
 static char *only_snapshot(const char *folder, struct tp_err *err)
 {
@@ -226,14 +131,15 @@ static char *only_snapshot(const char *folder, struct tp_err *err)
     return found;
 }
 
-/* The snapshot to read of a folder "models--ORG--NAME" where no revision is named. Of a refs/main
- * whose snapshot is not there any other would be another version of the model. */
-static char *usual_snapshot(const char *folder, struct tp_err *err)
+/* The snapshot to read of a folder "models--ORG--NAME". Of a refs/main whose snapshot is not there
+ * any other would be another version of the model. */
+static char *usual_snapshot(const char *folder, bool main, struct tp_err *err)
 {
-    char *commit = commit_of(folder, "main", err);
-    char *found = err->code ? NULL
-                  : commit && *commit ? snapshot_named(folder, commit, err)
-                                      : only_snapshot(folder, err);
+    char *commit = main_of(folder, err), *found = NULL;
+    if (commit && *commit)
+        found = snapshot_named(folder, commit, err);
+    else if (!err->code && !main)
+        found = only_snapshot(folder, err);
     free(commit);
     return found;
 }
@@ -288,7 +194,7 @@ char *tp_hub_download(const char *path, struct tp_err *err)
                                                                          : "";
     size_t size = plain_length(commit);
     char *folder = tp_os_format(err, "%.*s", (int)(end - path), path);
-    char *usual = folder ? commit_of(folder, "main", err) : NULL;
+    char *usual = folder ? main_of(folder, err) : NULL;
     bool other = size && (!commit[size] || commit[size] == '/') &&
                  (!usual || strlen(usual) != size || strncmp(usual, commit, size) != 0);
     char *what = err->code ? NULL
@@ -300,52 +206,14 @@ char *tp_hub_download(const char *path, struct tp_err *err)
     return what;
 }
 
-/* A name beside the path that is like it, in fresh memory. */
-static char *nearest(const char *typed, struct tp_err *err)
-{
-    size_t length;
-    const char *base = base_of(typed, &length);
-    char *parent = tp_os_format(err, "%.*s", (int)(base - typed), typed);
-    char *wanted = tp_os_format(err, "%.*s", (int)length, base), *found = NULL;
-    struct tp_os_list list = {0};
-    struct tp_err ignored = {0};
-    if (parent && wanted && tp_os_list(*parent ? parent : ".", &list, &ignored) == TP_OK) {
-        struct tp_nearest near = {.typed = wanted};
-        for (size_t i = 0; i < list.count; i++)
-            tp_nearest_try(&near, list.names[i]);
-        if (near.name)
-            found = tp_os_format(err, "%s%s", parent, near.name);
-    }
-    tp_err_memory(err, &ignored);
-    tp_os_list_free(&list);
-    free(parent);
-    free(wanted);
-    return found;
-}
-
-/* How to download it. */
-static void hint_download(const struct hub_name *hub, struct tp_err *err)
-{
-    bool other = *hub->revision && strcmp(hub->revision, "main") != 0;
-    int length = (int)hub->length;
-    if (hub->file)
-        tp_err_hint(err, "download the model first: hf download %.*s; then name it %.*s, or the "
-                    "path of its file", length, hub->name, length, hub->name);
-    else
-        tp_err_hint(err, "download the model first: hf download %.*s%s%s; or correct the path",
-                    length, hub->name, other ? " --revision " : "", other ? hub->revision : "");
-}
-
 static char *fail_missing(const char *typed, int sys, struct tp_err *err)
 {
     struct hub_name hub;
     bool address = strstr(typed, "://") != NULL, named = read_name(typed, &hub);
-    char *near = address ? NULL : nearest(typed, err);
     tp_err_path(err, typed);
-    if (near)
-        tp_err_hint(err, "did you mean '%s'?", near);
-    else if (named)
-        hint_download(&hub, err);
+    if (named)
+        tp_err_hint(err, "download the model first: hf download %.*s; or correct the path",
+                    (int)hub.length, hub.name);
     else if (address)
         tp_err_hint(err, "download it first, and name the .safetensors file or the checkpoint's "
                     "directory");
@@ -356,7 +224,6 @@ static char *fail_missing(const char *typed, int sys, struct tp_err *err)
                 "no network");
     else
         tp_fail_sys(err, sys, "cannot open");
-    free(near);
     return NULL;
 }
 
@@ -376,7 +243,7 @@ static char *find_folder(const char *typed, struct tp_err *err)
         return NULL;
     if (!cached)
         return tp_os_copy(err, typed);
-    if ((found = usual_snapshot(typed, err)) || err->code)
+    if ((found = usual_snapshot(typed, false, err)) || err->code)
         return found;
     tp_err_path(err, typed);
     tp_err_hint(err, "name one of them, or download the model again");
@@ -393,19 +260,10 @@ static char *find_cached(const struct hub_name *hub, struct tp_err *err)
     char *model_folder = cache ? tp_os_format(err, "%s/%s%.*s--%.*s", cache, model, (int)org,
                                               hub->name, (int)(hub->length - org - 1),
                                               hub->name + org + 1) : NULL;
-    char *found = !model_folder    ? NULL
-                  : *hub->revision ? snapshot_of(model_folder, hub->revision, err)
-                                   : usual_snapshot(model_folder, err);
+    char *found = model_folder ? usual_snapshot(model_folder, hub->main, err) : NULL;
     free(cache);
     free(model_folder);
-    if (!found || !hub->folder_length)
-        return found;
-    char *folder = tp_os_format(err, "%s/%.*s", found, (int)hub->folder_length, hub->folder);
-    free(found);
-    if (folder && is_directory(folder, err))
-        return folder;
-    free(folder);
-    return NULL;
+    return found;
 }
 
 char *tp_hub_find(const char *typed, struct tp_err *err)
@@ -415,6 +273,6 @@ char *tp_hub_find(const char *typed, struct tp_err *err)
     if (tp_os.stat(typed, &st) == 0)
         return S_ISDIR(st.st_mode) ? find_folder(typed, err) : tp_os_copy(err, typed);
     int sys = errno;
-    char *found = read_name(typed, &hub) && !hub.file ? find_cached(&hub, err) : NULL;
+    char *found = read_name(typed, &hub) ? find_cached(&hub, err) : NULL;
     return found || err->code ? found : fail_missing(typed, sys, err);
 }

@@ -1,5 +1,5 @@
-/* Finding a checkpoint by its name on the Hub: in the cache of downloads on this machine, by the
- * rules of huggingface_hub. Goes to no network.
+/* Finding a checkpoint by its name on the Hub: in the cache of downloads on this machine, which
+ * huggingface_hub keeps. Goes to no network.
  */
 #ifndef TP_PACK_HUB_H
 #define TP_PACK_HUB_H
@@ -8,10 +8,8 @@
 
 /* The path to open for what a user typed, in fresh memory: itself, where it exists; the snapshot
  * of a folder "models--ORG--NAME" of the cache, that of refs/main or the only one; the cached
- * snapshot of "ORG/NAME", also as the address of its page, of a revision or commit of it, or of a
- * folder in one: /tree/REVISION/FOLDER, which are answered with these alone. Fails with the code
- * of the open when there is nothing, with what to do: how to download it, or a name that is like
- * it. */
+ * snapshot of "ORG/NAME", also as the address of its page. Fails with the code of the open when
+ * there is nothing, with what to do: how to download it. */
 char *tp_hub_find(const char *typed, struct tp_err *err);
 
 /* The "ORG/NAME" that a path in the cache belongs to, in fresh memory; NULL without an error:

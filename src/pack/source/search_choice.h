@@ -36,7 +36,7 @@ const char *tp_search_name(unsigned search);
 /* "none", "magnitude", or for a file "file". */
 const char *tp_importance_word(unsigned importance);
 
-/* Adds the parameters of a descriptor (section 14.6); none without a search. */
+/* Adds the parameters of a descriptor (formats/README.md, section 14.6); none without a search. */
 void tp_search_choice_describe(const struct tp_search_choice *choice, json_t *params);
 enum { TP_SEARCH_PARAMS = 3 };
 

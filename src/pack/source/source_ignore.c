@@ -1,10 +1,10 @@
 /* Lists of modules that the source's config says are not quantized.
  *
  * Parsed once for a plan. Every run of a name's components is looked up in a hash set,
- * which has the exact names, of which there may be thousands, and a run out of each name
- * with wildcards: only those that hold a run of the name are tried one by one, and the
- * regular expressions. Invariant: looking up is linear in a name's length, trying a
- * wildcard in both lengths, and the steps of all that is tried are limited (pattern.h).
+ * which has the exact names, of which there may be thousands; names with wildcards and
+ * regular expressions are tried one by one. Invariant: looking up is linear in a name's
+ * length, trying a wildcard in both lengths, and the steps of all that is tried are
+ * limited (pattern.h).
  */
 #include "pack/source/source_ignore.h"
 
@@ -30,69 +30,10 @@ static enum tp_code add_regex(struct tp_source_ignore *ignore, const char *regex
     return code;
 }
 
-/* Of the runs of whole components in a pattern the longest, which a name has to hold, too. */
-static size_t longest_run(const char *pattern, const char **longest)
-{
-    size_t size = 0, components = 0;
-    const char *begin = pattern, *end;
-    for (const char *from = pattern;; from = end + 1) {
-        end = from + strcspn(from, ".");
-        bool whole = !memchr(from, '*', (size_t)(end - from));
-        if (!whole || components == RUN) {
-            components = 0;
-            begin = whole ? from : end + 1;
-        }
-        components += whole;
-        if (whole && (size_t)(end - begin) > size) {
-            size = (size_t)(end - begin);
-            *longest = begin;
-        }
-        if (!*end)
-            return size;
-    }
-}
-
-static enum tp_code add_run(struct tp_source_ignore *ignore, const char *name, size_t size,
-                            struct tp_ignore_run **run, struct tp_err *err)
-{
-    void *items = ignore->run;
-    uint32_t number = 0;
-    enum tp_code code = tp_os_grow(&items, &ignore->run_capacity, ignore->runs.count + 1,
-                                   sizeof *ignore->run, err);
-    size_t before = ignore->runs.count;
-    ignore->run = items;
-    if (!code)
-        code = tp_names_add(&ignore->runs, name, size, &number, err);
-    if (code)
-        return code;
-    *run = &ignore->run[number];
-    if (number == before)
-        **run = (struct tp_ignore_run){0};
-    return TP_OK;
-}
-
-/* The list of the wild entries that the pattern belongs to. */
-static enum tp_code list_of(struct tp_source_ignore *ignore, const char *pattern, uint32_t **list,
-                            struct tp_err *err)
-{
-    const char *begin = NULL;
-    struct tp_ignore_run *run = NULL;
-    size_t size = longest_run(pattern, &begin);
-    *list = &ignore->loose;
-    if (!size)
-        return TP_OK;
-    const char *name = tp_store_join(&ignore->store, begin, size, "", err);
-    enum tp_code code = name ? add_run(ignore, name, size, &run, err) : TP_E_MEMORY;
-    if (!code)
-        *list = &run->wild;
-    return code;
-}
-
 static enum tp_code add_wild(struct tp_source_ignore *ignore, const char *pattern,
                              struct tp_pattern_origin origin, struct tp_err *err)
 {
     void *items = ignore->wild;
-    uint32_t *list = NULL;
     enum tp_code code = tp_os_grow(&items, &ignore->wild_capacity, ignore->wilds + 1,
                                    sizeof *ignore->wild, err);
     ignore->wild = items;
@@ -103,22 +44,8 @@ static enum tp_code add_wild(struct tp_source_ignore *ignore, const char *patter
     *bounded = '.';
     memcpy(bounded + 1, pattern, size);
     memcpy(bounded + 1 + size, ".", 2);
-    code = list_of(ignore, pattern, &list, err);
-    if (code)
-        return code;
-    ignore->wild[ignore->wilds++] = (struct tp_ignore_wild){pattern, bounded, origin, *list, 0};
-    *list = (uint32_t)ignore->wilds;
+    ignore->wild[ignore->wilds++] = (struct tp_ignore_wild){pattern, bounded, origin};
     return TP_OK;
-}
-
-static enum tp_code add_exact(struct tp_source_ignore *ignore, const char *name,
-                              struct tp_err *err)
-{
-    struct tp_ignore_run *run = NULL;
-    enum tp_code code = add_run(ignore, name, strlen(name), &run, err);
-    if (!code)
-        run->entry = true;
-    return code;
 }
 
 static bool is_short(const char *name)
@@ -138,10 +65,12 @@ static enum tp_code add_entry(struct tp_source_ignore *ignore, const char *text,
     const char *entry = tp_store_join(&ignore->store, text, strlen(text), "", err);
     if (!entry)
         return TP_E_MEMORY;
+    uint32_t number;
     if (strncmp(entry, "re:", 3) == 0)
         return add_regex(ignore, entry + 3, origin, err);
-    return strchr(entry, '*') || !is_short(entry) ? add_wild(ignore, entry, origin, err)
-                                                  : add_exact(ignore, entry, err);
+    return strchr(entry, '*') || !is_short(entry)
+               ? add_wild(ignore, entry, origin, err)
+               : tp_names_add(&ignore->exact, entry, strlen(entry), &number, err);
 }
 
 /* Passed over, what it was meant to keep would be quantized. */
@@ -245,15 +174,11 @@ struct question {
     struct tp_err *err;
 };
 
-static enum tp_code try_wild(const struct question *q, uint32_t list)
+static enum tp_code try_wilds(const struct question *q)
 {
     enum tp_code code = TP_OK;
-    while (list && !*q->ignored && code == TP_OK) {
-        struct tp_ignore_wild *wild = &q->ignore->wild[list - 1];
-        list = wild->next;
-        if (wild->asked == q->ignore->asked)
-            continue;
-        wild->asked = q->ignore->asked;
+    for (size_t i = 0; i < q->ignore->wilds && !*q->ignored && code == TP_OK; i++) {
+        const struct tp_ignore_wild *wild = &q->ignore->wild[i];
         code = tp_matcher_work(&q->ignore->matcher, 1 + (q->size + strlen(wild->text)) / 8,
                                wild->text, &wild->origin, q->module, q->err);
         *q->ignored = code == TP_OK && wild_matches(wild->bounded, q->ignore->bounded, q->size + 2);
@@ -262,32 +187,26 @@ static enum tp_code try_wild(const struct question *q, uint32_t list)
 }
 
 /* Looks up the runs of components that begin at `from`. */
-static enum tp_code try_runs(const struct question *q, const char *from)
+static bool has_run(const struct question *q, const char *from)
 {
     const char *to = from, *end = q->module + q->size;
-    enum tp_code code = TP_OK;
-    for (size_t i = 0; i < RUN && to < end && !*q->ignored && code == TP_OK; i++) {
+    bool found = false;
+    for (size_t i = 0; i < RUN && to < end && !found; i++) {
         to += i > 0; /* the '.' behind the run that was tried last */
         to += strcspn(to, ".");
-        int64_t found = tp_names_find(&q->ignore->runs, from, (size_t)(to - from));
-        if (found < 0)
-            continue;
-        *q->ignored = q->ignore->run[found].entry;
-        code = try_wild(q, q->ignore->run[found].wild);
+        found = tp_names_find(&q->ignore->exact, from, (size_t)(to - from)) >= 0;
     }
-    return code;
+    return found;
 }
 
-static enum tp_code try_names(const struct question *q)
+static void try_exact(const struct question *q)
 {
-    enum tp_code code = TP_OK;
     const char *end = q->module + q->size;
-    for (const char *from = q->module; from < end && !*q->ignored && code == TP_OK;) {
-        code = try_runs(q, from);
+    for (const char *from = q->module; from < end && !*q->ignored;) {
+        *q->ignored = has_run(q, from);
         const char *dot = memchr(from, '.', (size_t)(end - from));
         from = dot ? dot + 1 : end;
     }
-    return code ? code : try_wild(q, q->ignore->loose);
 }
 
 static enum tp_code bound(const struct question *q)
@@ -307,10 +226,11 @@ enum tp_code tp_source_ignores(struct tp_source_ignore *ignore, const char *modu
 {
     struct question q = {ignore, module, strlen(module), ignored, err};
     *ignored = false;
-    ignore->asked++;
-    enum tp_code code = ignore->wilds ? bound(&q) : TP_OK;
-    if (code == TP_OK && ignore->runs.count + ignore->wilds)
-        code = try_names(&q);
+    if (ignore->exact.count)
+        try_exact(&q);
+    enum tp_code code = ignore->wilds && !*ignored ? bound(&q) : TP_OK;
+    if (code == TP_OK)
+        code = try_wilds(&q);
     for (size_t i = 0; i < ignore->regexes && !*ignored && code == TP_OK; i++)
         code = tp_pattern_match(&ignore->matcher, &ignore->regex[i], module, ignored, err);
     return at_config(ignore, code, err);
@@ -322,10 +242,9 @@ void tp_source_ignore_close(struct tp_source_ignore *ignore)
         tp_pattern_free(&ignore->regex[i]);
     tp_matcher_close(&ignore->matcher);
     free(ignore->regex);
-    free(ignore->run);
     free(ignore->wild);
     free(ignore->bounded);
-    tp_names_close(&ignore->runs);
+    tp_names_close(&ignore->exact);
     tp_store_close(&ignore->store);
     *ignore = (struct tp_source_ignore){0};
 }

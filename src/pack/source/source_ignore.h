@@ -20,32 +20,20 @@ struct tp_ignore_wild {
     const char *text; /* as it is in the list */
     const char *bounded; /* with a '.' on either side */
     struct tp_pattern_origin origin;
-    uint32_t next; /* of the same run, + 1; 0: none */
-    uint64_t asked; /* when it was tried last */
-};
-
-/* Whole components in a row: an entry of its own, or what entries with '*' hold. */
-struct tp_ignore_run {
-    bool entry;
-    uint32_t wild; /* the first that holds it, + 1; 0: none */
 };
 
 /* {0} is a valid list of nothing. */
 struct tp_source_ignore {
     const struct tp_checkpoint *ckpt;
-    struct tp_names runs;
-    struct tp_ignore_run *run; /* by number */
-    size_t run_capacity;
+    struct tp_names exact; /* entries that are whole components in a row */
     struct tp_ignore_wild *wild;
     size_t wilds, wild_capacity;
-    uint32_t loose; /* the first wild one that holds no run, + 1 */
     struct tp_store store; /* texts */
     struct tp_matcher matcher; /* counts the steps of the wild ones, too */
     struct tp_pattern *regex; /* entries with "re:" */
     size_t regexes, regex_capacity;
     char *bounded; /* the module that is asked for, with a '.' on either side */
     size_t bounded_capacity;
-    uint64_t asked; /* modules so far */
 };
 
 /* Reads the lists of ckpt's config.json; ckpt has to live as long. TP_E_INPUT for an

@@ -102,18 +102,12 @@ unsigned tp_utf8_length(const char *data, uint64_t size)
     return length;
 }
 
-size_t tp_utf8_valid(const char *text, size_t size)
-{
-    size_t at = 0;
-    for (unsigned length = 1; at < size && length; at += length)
-        length = tp_utf8_length(text + at, size - at);
-    return at;
-}
-
 bool tp_is_utf8(const char *text)
 {
-    size_t size = strlen(text);
-    return tp_utf8_valid(text, size) == size;
+    size_t size = strlen(text), at = 0;
+    for (unsigned length = 1; at < size && length; at += length)
+        length = tp_utf8_length(text + at, size - at);
+    return at == size;
 }
 
 /* Copies the run of bytes that stand for themselves (ASCII from 0x20 on, but not

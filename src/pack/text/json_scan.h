@@ -87,8 +87,6 @@ enum tp_code tp_json_skip(struct tp_json *json);
 /* Length of the UTF-8 character that begins at data[0], of `size` > 0 bytes, or
  * 0 when they do not begin with one (overlong and surrogate forms included). */
 unsigned tp_utf8_length(const char *data, uint64_t size);
-/* Bytes of `text` up to the first that begins no such character; `size` where all do. */
-size_t tp_utf8_valid(const char *text, size_t size);
 /* Whether a text is UTF-8 up to its NUL, and so may stand in JSON. */
 bool tp_is_utf8(const char *text);
 

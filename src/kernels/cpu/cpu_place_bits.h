@@ -9,6 +9,10 @@
  * Tiles whose lanes are stored as they are, which copies do as well, and those that are no such
  * permutation are left to others.
  */
+#ifndef TP_KERNELS_CPU_PLACE_BITS_H
+#define TP_KERNELS_CPU_PLACE_BITS_H
+
+#include "kernels/cpu/cpu_run.h"
 
 enum { TILE_LANE = 4, TILE_STAGES = TILE_LANE, TILE_NO_BIT = TP_TILE_BITS };
 
@@ -223,8 +227,9 @@ static bool tile_copies(const struct tile_moves *m)
 
 /* The moves of tiles of that size, from rows `stride` elements apart, of 4 or 8 bits. Nibbles are
  * stored as `map` says, unless that is NULL. */
-static void tile_moves_of(struct tile_moves *m, const struct tp_layout *layout, unsigned bits,
-                          struct tp_place_grid size, uint64_t stride, const uint8_t map[16])
+static void tile_moves_of(struct tile_moves *m, const struct tp_layout *layout,
+                          unsigned bits, struct tp_place_grid size, uint64_t stride,
+                          const uint8_t map[16])
 {
     struct tile_bits t;
     m->possible = tile_bits_of(&t, layout, bits, size, stride);
@@ -339,7 +344,7 @@ TILE_FRONT(tile_move_high, TILE_HIGH)
 TILE_FRONT(tile_move_turns, TILE_TURNS)
 
 /* A tile to where it begins. */
-static void tile_move(const struct tile_moves *m, const uint8_t *from, uint8_t *to)
+static inline void tile_move(const struct tile_moves *m, const uint8_t *from, uint8_t *to)
 {
     switch (m->front) {
     case TILE_BYTES:
@@ -357,3 +362,5 @@ static void tile_move(const struct tile_moves *m, const uint8_t *from, uint8_t *
         break;
     }
 }
+
+#endif

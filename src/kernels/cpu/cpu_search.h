@@ -5,6 +5,16 @@
  * A register holds two consecutive values of every block, as signed words. Invariant: a root
  * weight times a distance fits a signed word; whoever calls sees to that, or takes the slow way.
  */
+#ifndef TP_KERNELS_CPU_SEARCH_H
+#define TP_KERNELS_CPU_SEARCH_H
+
+#include "kernels/cpu/cpu_run.h"
+#include "kernels/cpu/cpu_words.h"
+
+/* Bounds that keep everything in signed words, of a step (12 of them, less a value) and of a
+ * distance (times a root weight); and from where on a reciprocal of a step is a word. Only
+ * scales at the ends of e4m3 are beyond them. */
+enum { SEARCH_LEAST_STEP = 129, SEARCH_MOST_STEP = 1092, SEARCH_MOST_DISTANCE = 2184 };
 
 enum { SEARCH_PAIRS = 64 }; /* of the largest block */
 
@@ -312,7 +322,7 @@ V void search_offer(struct search_best *best, struct search_sum sum, bool weight
 /* ---- roots of a file ------------------------------------------------------ */
 
 /* One word for each of `k` columns, in blocks of `size`, which divides them. */
-static void search_file_roots(const float *importance, uint64_t k, uint64_t size, uint16_t *root)
+NOINLINE void search_file_roots(const float *importance, uint64_t k, uint64_t size, uint16_t *root)
 {
     for (uint64_t at = 0; at < k; at += size) {
         float most = tp_bits_f32(tp_amax_bits(importance + at, size));
@@ -323,8 +333,8 @@ static void search_file_roots(const float *importance, uint64_t k, uint64_t size
 }
 
 /* The roots of expert e's columns, in the last part of the scratch; NULL: not from a file. */
-static const uint8_t *search_expert_roots(const struct tp_op *op, const struct tp_args *args,
-                                          uint64_t e)
+NOINLINE const uint8_t *search_expert_roots(const struct tp_op *op, const struct tp_args *args,
+                                            uint64_t e)
 {
     const struct tp_box3 box = args->box;
     uint8_t *end = (uint8_t *)args->scratch + tp_encode_scratch(op, box);
@@ -336,8 +346,8 @@ static const uint8_t *search_expert_roots(const struct tp_op *op, const struct t
 }
 
 /* One block as the reference searches it, its values from `first` on, column k. */
-static void search_slow(const struct tp_op *op, struct tp_args *args, uint64_t first,
-                        uint8_t *codes, uint32_t *scale)
+NOINLINE void search_slow(const struct tp_op *op, struct tp_args *args, uint64_t first,
+                          uint8_t *codes, uint32_t *scale)
 {
     const struct tp_box3 box = args->box;
     float values[128];
@@ -350,3 +360,5 @@ static void search_slow(const struct tp_op *op, struct tp_args *args, uint64_t f
                         codes, scale))
         args->flags |= TP_SAW_NONFINITE;
 }
+
+#endif

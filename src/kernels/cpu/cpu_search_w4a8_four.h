@@ -3,6 +3,11 @@
  * sixteen errors are added up together. A row's largest group, those that are not usual with each
  * of the four, and those with very large errors are left to w4a8_fit(), one scale after the other.
  */
+#ifndef TP_KERNELS_CPU_SEARCH_W4A8_FOUR_H
+#define TP_KERNELS_CPU_SEARCH_W4A8_FOUR_H
+
+#include "kernels/cpu/cpu_search_group.h"
+#include "kernels/cpu/cpu_search_w4a8_error.h"
 
 #define W4A8_ALL_USUAL 0x80808080u
 enum { W4A8_MOST_PART = (1 << 30) - 1 }; /* of an error, of four */
@@ -159,3 +164,5 @@ V void w4a8_end_group(struct search_strip *s, struct w4a8_row *row, struct w4a8_
     for (unsigned r = 0; r < TP_SEARCH_TOPS && !done; r++)
         w4a8_fit(s, group, weighted, r);
 }
+
+#endif

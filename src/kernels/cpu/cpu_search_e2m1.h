@@ -1,11 +1,11 @@
 /* How far values are from the nearest multiples of a scale that e2m1 has, 0 1 2 3 4 6 8 and 12
- * of its half steps: sums over blocks, for the searches of cpu_search_fp4.inc.
+ * of its half steps: sums over blocks, for the searches of cpu_search_fp4.h.
  */
+#ifndef TP_KERNELS_CPU_SEARCH_E2M1_H
+#define TP_KERNELS_CPU_SEARCH_E2M1_H
 
-/* Bounds that keep everything in signed words, of a step (12 of them, less a value) and of a
- * distance (times a root weight); and from where on a reciprocal of a step is a word. Only
- * scales at the ends of e4m3 are beyond them. */
-enum { SEARCH_LEAST_STEP = 129, SEARCH_MOST_STEP = 1092, SEARCH_MOST_DISTANCE = 2184 };
+#include "kernels/cpu/cpu_search.h"
+#include "kernels/cpu/cpu_words.h"
 
 #ifdef HAVE_W_TABLE64
 struct e2m1_steps {
@@ -239,4 +239,6 @@ V vu e2m1_relative_both(const struct e2m1_bytes *x, struct e2m1_step s, vu *othe
     *other = e2m1_end(&twice, w_add(s.twice, s.twice));
     return e2m1_end(&once, s.twice);
 }
+#endif
+
 #endif

@@ -1,6 +1,11 @@
 /* The W4A8 search of one group with one channel scale after the other, by the bytes of magnitudes;
- * with tables of words it is cpu_search_w4a8_four.inc's.
+ * with tables of words it is cpu_search_w4a8_four.h's.
  */
+#ifndef TP_KERNELS_CPU_SEARCH_W4A8_ONE_H
+#define TP_KERNELS_CPU_SEARCH_W4A8_ONE_H
+
+#include "kernels/cpu/cpu_search_group.h"
+#include "kernels/cpu/cpu_search_w4a8_error.h"
 
 struct w4a8_row {
     unsigned unused;
@@ -87,3 +92,5 @@ V void w4a8_end_group(struct search_strip *s, struct w4a8_row *row, struct w4a8_
     for (unsigned r = 0; r < TP_SEARCH_TOPS; r++)
         w4a8_fit(s, group, weighted, r);
 }
+
+#endif

@@ -1,10 +1,11 @@
 /* Values to e4m3 or e2m1 codes in integer words: sign, 8 bits of exponent, 7 bits of
  * significand, and what lies below only as far as it decides about rounding.
  *
- * A template: cpu_<isa>.c includes it after vec_<isa>.h. One step takes VBYTES values, as two
- * registers of words.
+ * One step takes VBYTES values, as two registers of words.
  * Invariant: the same codes as tp_e4m3_of() and tp_e2m1_of(), for finite values.
  */
+#ifndef TP_KERNELS_CPU_WORDS_H
+#define TP_KERNELS_CPU_WORDS_H
 
 V vu w_set(uint32_t x) { return v_set(x * 0x10001u); }
 V vu b_set(uint32_t x) { return v_set(x * 0x01010101u); }
@@ -226,3 +227,5 @@ V void e2m1_factors(enum tp_dtype dtype, unsigned size, const float *factor, vf 
         for (unsigned i = 0; i < 64 / VL; i += 2)
             f[i] = f[i + 1] = f_lower_upper(f[i], f[i + 1]);
 }
+
+#endif

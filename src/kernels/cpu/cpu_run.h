@@ -1,8 +1,11 @@
 /* Runs of consecutive values: largest magnitudes, and e4m3 codes.
  *
- * A template: cpu_<isa>.c includes it after vec_<isa>.h. Values are finite where
- * codes are made; blocks that hold NaN or infinity go to encode_slow().
+ * Values are finite where codes are made; blocks that hold NaN or infinity go to encode_slow().
  */
+#ifndef TP_KERNELS_CPU_RUN_H
+#define TP_KERNELS_CPU_RUN_H
+
+#include "kernels/cpu/cpu_words.h"
 
 /* Rounds finite floats to bf16, nearest even. */
 V vu round_bf16(vu u)
@@ -131,21 +134,6 @@ V void two_factors(vf f[64 / VL], float a, float b)
         f[i] = f_set(i < 32 / VL ? a : b);
 }
 
-/* Codes of the few values behind the last 64. */
-static __attribute__((noinline)) void e4m3_rest(enum tp_dtype dtype, int how, const void *p,
-                                                uint8_t *dst, uint64_t count, float factor)
-{
-    for (uint64_t i = 0; i < count; i++) {
-        float x = tp_load_value(p, dtype, i);
-        x = how_divides(how) ? x / factor : x * factor;
-        if (how == HOW_DIV_BF16 || how == HOW_MUL_BF16)
-            x = tp_bf16_to_f32(tp_f32_to_bf16(x));
-        else if (how == HOW_MUL_SNAP)
-            x = tp_bits_f32((tp_f32_bits(x) + 0x80) & 0xFFFFFF00u);
-        dst[i] = tp_e4m3_of(x);
-    }
-}
-
 /* Largest magnitudes of up to 16 consecutive blocks of `size` values; places that
  * have no block become 0. */
 V void block_amax16(enum tp_dtype dtype, const void *p, unsigned size, unsigned blocks,
@@ -169,9 +157,9 @@ V void block_amax16(enum tp_dtype dtype, const void *p, unsigned size, unsigned 
 
 /* A block that the fast paths leave out, by the codec itself. Codes go to `codes`,
  * row after row. `values` has room for the block. */
-static void encode_slow(const struct tp_op *op, struct tp_args *args, uint64_t first,
-                        uint64_t stride, uint64_t rows, uint64_t columns, float *values,
-                        uint8_t *codes, uint32_t *scale)
+NOINLINE void encode_slow(const struct tp_op *op, struct tp_args *args, uint64_t first,
+                          uint64_t stride, uint64_t rows, uint64_t columns, float *values,
+                          uint8_t *codes, uint32_t *scale)
 {
     uint64_t i = 0;
     for (uint64_t r = 0; r < rows; r++)
@@ -180,3 +168,47 @@ static void encode_slow(const struct tp_op *op, struct tp_args *args, uint64_t f
     if (tp_codec_encode(op, values, i, args->global, codes, scale))
         args->flags |= TP_SAW_NONFINITE;
 }
+
+/* 16 rows of 64 bytes, `pitch` apart, to columns of 16 bytes, `stride` apart. Four times:
+ * interleave the first half of the registers with the second. */
+NOINLINE void transpose16(const uint8_t *rows, uint64_t pitch, uint8_t *dst, uint64_t stride)
+{
+    for (unsigned c = 0; c < 64; c += VBYTES) {
+        vu a[16], b[16];
+        UNROLL
+        for (unsigned i = 0; i < 16; i++)
+            a[i] = v_load(rows + i * pitch + c);
+        UNROLL
+        for (unsigned round = 0; round < 2; round++) {
+            UNROLL
+            for (unsigned i = 0; i < 8; i++) {
+                b[2 * i] = b_unpack_lo(a[i], a[i + 8]);
+                b[2 * i + 1] = b_unpack_hi(a[i], a[i + 8]);
+            }
+            UNROLL
+            for (unsigned i = 0; i < 8; i++) {
+                a[2 * i] = b_unpack_lo(b[i], b[i + 8]);
+                a[2 * i + 1] = b_unpack_hi(b[i], b[i + 8]);
+            }
+        }
+        UNROLL
+        for (unsigned i = 0; i < 16; i++)
+            v_store_lanes(dst + (c + i) * stride, 16 * stride, a[i]);
+    }
+}
+
+V vu v_canonical(vf x)
+{
+    vu u = v_bits(x);
+    return v_pick(v_and(u, v_set(0x7FFFFFFFu)), v_set(TP_F32_INF_BITS), v_set(TP_F32_NAN_BITS), u);
+}
+
+/* The value of a stored scale; the common kind without a call. */
+V float plane_scale(const struct tp_op *op, const struct tp_plane *plane, uint64_t at)
+{
+    if (plane->element == TP_ELEM_E8M0)
+        return tp_e8m0_value(plane->data[at]);
+    return tp_codec_scale_value(op, tp_load_scale(plane, op->codec, at));
+}
+
+#endif

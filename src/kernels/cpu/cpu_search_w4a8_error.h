@@ -1,10 +1,18 @@
 /* The errors of one group of 128 values with the four candidates of one channel scale of the
  * W4A8 search: with usual scales by tables of their multiples, else by comparing with each.
- * Does not know which candidates there are, nor where groups lie: that is cpu_search_w4a8.inc's.
+ * Does not know which candidates there are, nor where groups lie: that is
+ * cpu_search_w4a8_strip.h's.
  *
  * A usual scale is 8 .. 15 times 16, 32, 64 or 128 in the values' units, which is its step; and no
  * magnitude is above 13 times the least candidate.
  */
+#ifndef TP_KERNELS_CPU_SEARCH_W4A8_ERROR_H
+#define TP_KERNELS_CPU_SEARCH_W4A8_ERROR_H
+
+#include "kernels/cpu/cpu_run.h"
+#include "kernels/cpu/cpu_search.h"
+#include "kernels/cpu/cpu_search_group.h"
+#include "kernels/cpu/cpu_words.h"
 
 enum { W4A8_STEPS = 32, W4A8_MOST = 0x7FF800 }; /* the mantissa of 4095.5, a tie */
 
@@ -21,7 +29,7 @@ struct w4a8_values {
 };
 
 #ifdef HAVE_W_TABLE64
-/* What is one number for each channel scale, in lanes 0 .. 3: see cpu_search_w4a8_four.inc. */
+/* What is one number for each channel scale, in lanes 0 .. 3: see cpu_search_w4a8_four.h. */
 struct w4a8_four {
     struct search_fours of;
     _Alignas(64) uint32_t per_place[VL], step[VL]; /* of roots; the largest candidate's */
@@ -354,3 +362,5 @@ V uint64_t w4a8_least(const uint64_t error[TP_SEARCH_GROUPS])
     }
     return least;
 }
+
+#endif

@@ -4,6 +4,11 @@
  *
  * Layouts that do not repeat in small blocks, and weights that end within one, have no tables.
  */
+#ifndef TP_KERNELS_CPU_PLACE_BLOCKS_H
+#define TP_KERNELS_CPU_PLACE_BLOCKS_H
+
+#include "kernels/cpu/cpu_place_bits.h"
+#include "kernels/cpu/cpu_run.h"
 
 /* What each byte of a word of 32 bits becomes when its bits are moved: see word_bits.h. */
 struct bit_moves {
@@ -153,7 +158,8 @@ static bool placed_block_open(struct placed_codes *c, struct tp_place_grid size,
     return tile->possible || tp_place_block_open(&c->layout, c->bits, size, block, scratch);
 }
 
-static bool placed_tables_of(struct placed_codes *c, const struct placed_grid *g, void **scratch)
+static bool placed_tables_of(struct placed_codes *c, const struct placed_grid *g,
+                             void **scratch)
 {
     const struct tp_place_grid whole = {g->rows, g->size.columns}, last = {g->rows, g->last};
     if (g->last != 0 && !placed_block_open(c, last, &c->last, &c->last_tile, scratch))
@@ -215,7 +221,7 @@ static void placed_store(const struct placed_codes *c, const struct tp_place_blo
 enum { PLACED_LEAST_SPAN = 16 }; /* codes that are worth a copy of their own */
 
 /* Whether a block lies in spans that are worth it and end with a byte. */
-static bool placed_spans(const struct placed_codes *c, const struct tp_place_block *b)
+static inline bool placed_spans(const struct placed_codes *c, const struct tp_place_block *b)
 {
     return b->span >= PLACED_LEAST_SPAN && b->span * c->bits % 8 == 0;
 }
@@ -231,8 +237,9 @@ static void placed_move(const struct placed_codes *c, uint8_t *to, const uint8_t
 }
 
 /* A block of `columns` columns whose codes lie in spans, from rows of `stride` codes. */
-static void placed_copy(const struct placed_codes *c, const struct tp_place_block *b,
-                        uint64_t base, const uint8_t *rows, uint64_t stride, uint64_t columns)
+static inline void placed_copy(const struct placed_codes *c, const struct tp_place_block *b,
+                               uint64_t base, const uint8_t *rows, uint64_t stride,
+                               uint64_t columns)
 {
     const uint64_t bytes = (uint64_t)b->span * c->bits / 8; /* whole ones: see placed_spans() */
     for (uint32_t r = 0; r < b->runs; r++) {
@@ -259,8 +266,8 @@ static const uint8_t *placed_run(const struct placed_codes *c, uint64_t at, uint
 }
 
 /* The inverse of placed_store(). */
-static void placed_load(const struct placed_codes *c, const struct tp_place_block *b, uint64_t n,
-                        uint64_t k, uint8_t *codes)
+static inline void placed_load(const struct placed_codes *c, const struct tp_place_block *b,
+                               uint64_t n, uint64_t k, uint8_t *codes)
 {
     uint64_t base = tp_plane_at(&c->plane, n, k);
     uint8_t words[TP_PLACE_CODES + 8];
@@ -298,8 +305,8 @@ V void placed_spread(const uint8_t *nibbles, uint8_t *codes, uint64_t count)
 }
 
 /* Columns [k, k + columns) of a strip, rows of `stride` codes, a byte each. */
-static void placed_cut(const uint8_t *strip, unsigned bits, uint64_t stride, uint64_t rows,
-                       uint64_t k, uint64_t columns, uint8_t *codes)
+static inline void placed_cut(const uint8_t *strip, unsigned bits, uint64_t stride, uint64_t rows,
+                              uint64_t k, uint64_t columns, uint8_t *codes)
 {
     for (uint64_t r = 0; r < rows; r++, codes += columns) {
         const uint8_t *p = strip + (r * stride + k) * bits / 8;
@@ -309,3 +316,5 @@ static void placed_cut(const uint8_t *strip, unsigned bits, uint64_t stride, uin
             memcpy(codes, p, columns);
     }
 }
+
+#endif

@@ -1,9 +1,14 @@
 /* The scale search in one group of 128 values at a time, in their order: values as integers with
  * root weights, and functions of their magnitudes by tables that are the group's own.
- * Does not know which scales are tried: that is cpu_search_w4a8.inc's.
+ * Does not know which scales are tried: that is cpu_search_w4a8_strip.h's.
  *
  * Bytes stand in the order of b_pack_unsigned(), which b_unpack_lo() and b_unpack_hi() undo.
  */
+#ifndef TP_KERNELS_CPU_SEARCH_GROUP_H
+#define TP_KERNELS_CPU_SEARCH_GROUP_H
+
+#include "kernels/cpu/cpu_search.h"
+#include "kernels/cpu/cpu_words.h"
 
 enum { GROUP_WORDS = 256 / VBYTES, GROUP_BYTES = 128 / VBYTES };
 
@@ -291,3 +296,5 @@ V void group_roots_of_quotients(vu root[GROUP_WORDS], const vu x[GROUP_WORDS], u
     search_roots_of_quotients(root, x, GROUP_WORDS, v_set(mean),
                               f_of_ints(v_set(largest * largest + mean)));
 }
+
+#endif

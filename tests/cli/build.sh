@@ -1,0 +1,52 @@
+#!/bin/sh
+# What a change of one file compiles anew: `make -n` on the build that is there, with the change
+# and without it. Compiles nothing.
+set -u
+# shellcheck source=tests/lib/preamble.sh
+. "${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}/lib/preamble.sh"
+root=$(dirname "$TESTS")
+BUILD=${BUILD:-$root/build}
+# shellcheck source=tests/lib/plain_make.sh
+. "$TESTS/lib/plain_make.sh"
+cd "$root" || exit 1
+build=${built_config%/config}
+
+steps() { # options of make ...: what is compiled or generated, less the links
+    plain_make -n V=0 BUILD="$build" -o "$build/config" -o "$build/formats.list" \
+        -o "$build/models.list" "$@" "$build/tilepack" "$build/unit/test_plan" >"$work/make" 2>&1 || {
+        cat "$work/make" >&2
+        return 1
+    }
+    sed -n "s/^echo '\(CC [^']*\|GEN [^']*\)' && .*/\1/p" "$work/make" | sort
+}
+steps >"$work/before" || exit 1
+
+changed() { # options of make ...: what is made because of them
+    steps "$@" >"$work/after" && comm -13 "$work/before" "$work/after"
+}
+is() { # lines, options of make ...
+    lines=$1
+    shift
+    changed "$@" >"$work/changed"
+    echo "$lines" | diff - "$work/changed"
+}
+embedded() { printf '%s\n' "CC $build/$1_embedded.c" "GEN $build/$1_embedded.c"; }
+
+check 'a format: one object' is "$(embedded formats)" -W formats/fp8-ct.json
+cp formats/fp8-ct.json "$work/fp8-new.json"
+check 'another format: the same' is "$(embedded formats)" \
+    FORMATS="$(echo formats/*.json) $work/fp8-new.json"
+check 'a model: one object' is "$(embedded models)" -W models/llama.json
+no_format() { ! grep json "$1"; }
+check 'what all objects depend on names no format' no_format "$BUILD/config"
+check 'a source of the library: no unit program' is 'CC src/base/num.c' -W src/base/num.c
+check 'a unit program: itself' is 'CC tests/unit/test_plan.c' -W tests/unit/test_plan.c
+
+own() { # file: it alone, for each instruction set of this processor
+    changed -W "$1" >"$work/changed"
+    grep "^CC $1 for " "$work/changed" | diff - "$work/changed" && test -s "$work/changed"
+}
+for file in src/kernels/cpu/cpu_*.inc; do
+    check "$file: its own objects" own "$file"
+done
+finish
