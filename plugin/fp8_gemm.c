@@ -89,8 +89,9 @@ static enum tp_code check_config(const struct tp_sched_config *c, const struct f
         refuse(err, c->padding == 0, "no padding of the result", c->padding))
         return err->code;
     uint64_t element = out_bytes(p);
-    bool whole = c->swizzle == 0 || (c->swizzle >= 32 && c->swizzle <= BLOCK && !p->fp32_out &&
-                                     bn * element % c->swizzle == 0);
+    bool known = c->swizzle == 32 || c->swizzle == 64 || c->swizzle == BLOCK;
+    bool whole = c->swizzle == 0 ||
+                 (known && !p->fp32_out && bn * element % c->swizzle == 0);
     if (refuse(err, whole, "a result swizzled by 0, 32, 64 or 128 bytes that divide its row",
                c->swizzle))
         return err->code;

@@ -458,6 +458,10 @@ static void wrong_shapes_and_configurations(void **state)
     REFUSED_CONFIG(smem, 60000, "shared memory for its tiles");
     REFUSED_CONFIG(smem, 240000, "no more than a block can have");
     REFUSED_CONFIG(sms, 0, "as many blocks as clusters have");
+    struct tp_sched_config odd = tile;
+    odd.block_n = 48;
+    odd.swizzle = 96;
+    refused(odd, right, "a result swizzled by");
     struct tp_sched_config small = tile;
     small.block_m = small.block_n = 16;
     small.stages = 2;
