@@ -10,7 +10,7 @@
 
 typedef unsigned long long ull;
 
-enum { BLOCK = 128, LARGE = 1024 };
+enum { BLOCK = 128, LARGE = 1024, WGMMA_ROWS = 64 };
 
 static uint64_t out_bytes(const struct fp8_problem *p)
 {
@@ -81,14 +81,17 @@ static enum tp_code check_config(const struct tp_sched_config *c, const struct f
                "block_n <= 128 or gcd(block_n, 128) == block_n - 128", bn) ||
         refuse(err, bm <= BLOCK || bn <= BLOCK, "block_n <= 128 where block_m is 256", bn) ||
         refuse(err, c->stages >= 1 && c->stages <= 16, "1..16 stages", c->stages) ||
+        refuse(err, bm + c->stages * bn >= WGMMA_ROWS, "block_m + stages * block_n of 64 or more, "
+               "as a wgmma reads 64 rows", bm + c->stages * bn) ||
         refuse(err, pairs == 1 || pairs == 2, "clusters of one or two blocks", pairs) ||
         refuse(err, c->sms >= 1 && c->sms % pairs == 0, "as many blocks as clusters have",
                c->sms) ||
         refuse(err, c->padding == 0, "no padding of the result", c->padding))
         return err->code;
     uint64_t element = out_bytes(p);
-    bool whole = c->swizzle == 0 || (c->swizzle >= 32 && c->swizzle <= BLOCK && !p->fp32_out &&
-                                     bn * element % c->swizzle == 0);
+    bool known = c->swizzle == 32 || c->swizzle == 64 || c->swizzle == BLOCK;
+    bool whole = c->swizzle == 0 ||
+                 (known && !p->fp32_out && bn * element % c->swizzle == 0);
     if (refuse(err, whole, "a result swizzled by 0, 32, 64 or 128 bytes that divide its row",
                c->swizzle))
         return err->code;
@@ -163,7 +166,7 @@ enum tp_code fp8_open(const struct tp_sched_config *config, const struct fp8_pro
     if (code == TP_OK && (code = fp8_source(config, problem, &source, err)) == TP_OK)
         code = jit_make(source.data, "fp8_gemm.cu", JIT_CODE, &image, err);
     if (code == TP_OK)
-        code = gpu_check(gpu.module_load(&kernel->module, image.data), "loading the kernel", err);
+        code = jit_load(&image, &kernel->module, "loading the kernel", err);
     if (code == TP_OK)
         code = gpu_check(gpu.function_get(&kernel->function, kernel->module, "fp8_gemm"),
                          "the kernel", err);

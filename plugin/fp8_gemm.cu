@@ -325,7 +325,8 @@ struct tiles {
         return true;
     }
 
-    // Whether any of 64 rows, which begin so far inside the tile, is of a group.
+    // Whether 64 rows, which begin so far inside the tile, are computed: the first of them decides,
+    // as a group's rows come before those of none.
     __device__ __forceinline__ bool used(const tile &t, u32 row) const
     {
         row += t.m * BLOCK_M;

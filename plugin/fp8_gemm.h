@@ -30,8 +30,11 @@ struct fp8_operands {
                                 group */
     const void *weight_scales; /* fp32 [groups][ceil(n / 128)][ceil(k / 128)] */
     const void *rows; /* int32. FP8_CONTIGUOUS: the group of each row, or less than 0 for none;
+                         the first of 128 says the group of all, so rows of none come behind.
                          FP8_MASKED: how many rows each group has */
-    void *out;        /* [m][n] */
+    void *out;        /* [m][n]; FP8_MASKED: of each group. Of rows of none, FP8_CONTIGUOUS: zeros
+                         where the first of their 64 is of none, else sums of what A holds
+                         there; FP8_MASKED: such ones, or what was there before */
 };
 
 /* TP_E_UNSUPPORTED, with the rule, where the original would stop with an assertion, or the

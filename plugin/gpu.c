@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <string.h>
 
+enum { LEAST_VERSION = 12000 /* that knows Hopper's tensor maps; 12.x loads code of any 12.y */ };
+
 struct gpu gpu;
 
 #define GPU_ROW(name, symbol, arguments) {#symbol, offsetof(struct gpu, name)},
@@ -11,6 +13,18 @@ static const struct {
     const char *symbol;
     size_t at;
 } calls[] = {GPU_CALLS(GPU_ROW)};
+
+static enum tp_code check_version(void *driver, struct tp_err *err)
+{
+    int (*get)(int *) = NULL, version = 0;
+    void *symbol = dlsym(driver, "cuDriverGetVersion");
+    memcpy(&get, &symbol, sizeof get);
+    if (!get || get(&version) || version >= LEAST_VERSION)
+        return TP_OK;
+    return tp_fail(err, TP_E_MEMORY, "the NVIDIA driver is of CUDA %d.%d, and Hopper's kernels "
+                   "need one of %d.%d or later", version / 1000, version % 1000 / 10,
+                   LEAST_VERSION / 1000, LEAST_VERSION % 1000 / 10);
+}
 
 enum tp_code gpu_load(struct tp_err *err)
 {
@@ -21,6 +35,8 @@ enum tp_code gpu_load(struct tp_err *err)
         return tp_fail(err, TP_E_MEMORY, "no GPU is usable: there is no NVIDIA driver "
                                          "(libcuda.so.1)");
     struct gpu found;
+    if (check_version(driver, err))
+        return err->code;
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         void *symbol = dlsym(driver, calls[i].symbol);
         if (!symbol)
@@ -30,6 +46,13 @@ enum tp_code gpu_load(struct tp_err *err)
     }
     gpu = found; /* the driver stays loaded */
     return TP_OK;
+}
+
+int gpu_version(void)
+{
+    struct tp_err ignored = {0};
+    int version = 0;
+    return gpu_load(&ignored) == TP_OK && gpu.version(&version) == 0 ? version : 0;
 }
 
 enum tp_code gpu_check(int status, const char *what, struct tp_err *err)

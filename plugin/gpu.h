@@ -46,6 +46,7 @@ enum gpu_swizzle { GPU_PLAIN = 0, GPU_SWIZZLE_32, GPU_SWIZZLE_64, GPU_SWIZZLE_12
 
 /* Name, the driver's name of it, arguments. Each returns 0 or the number of an error. */
 #define GPU_CALLS(CALL) \
+    CALL(version, cuDriverGetVersion, (int *version)) \
     CALL(init, cuInit, (unsigned flags)) \
     CALL(error_text, cuGetErrorString, (int error, const char **text)) \
     CALL(device_count, cuDeviceGetCount, (int *count)) \
@@ -95,8 +96,11 @@ struct gpu {
 extern struct gpu gpu;
 
 /* Finds the calls; done once. TP_E_MEMORY, as all that the device refuses: there is no driver, or
- * it is too old for one of them. */
+ * it is too old. */
 enum tp_code gpu_load(struct tp_err *err);
+
+/* The version of CUDA that the driver is of: 1000 * major + 10 * minor; 0 where none says it. */
+int gpu_version(void);
 
 /* What a call answered, as an error: "WHAT: the driver's text". */
 enum tp_code gpu_check(int status, const char *what, struct tp_err *err);

@@ -1,6 +1,7 @@
 /* NVRTC's calls, and the way through them. */
 #include "jit.h"
 
+#include "gpu.h"
 #include "jit_cache.h"
 #include "pack/os/os.h"
 #include "pack/text/embedded.h"
@@ -10,7 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_MAJOR = 12, LEAST_MINOR = 3 }; /* that knows what Hopper's kernels say */
+enum {
+    LEAST_MAJOR = 12, /* that knows what Hopper's kernels say */
+    LEAST_MINOR = 3,
+    MOST_MAJOR = 19, /* that is looked for */
+};
 
 #define CALLS(CALL) \
     CALL(version, nvrtcVersion, (int *major, int *minor)) \
@@ -39,18 +44,33 @@ static const struct {
     size_t at;
 } calls[] = {CALLS(ROW)};
 
-/* The one that TILEPACK_NVRTC names, else the newest that the system or a toolkit has. */
+/* The newest of these majors that the system has. */
+static void *open_newest(int most, int least)
+{
+    void *library = NULL;
+    char name[32];
+    for (int major = most; !library && major >= least; major--) {
+        snprintf(name, sizeof name, "libnvrtc.so.%d", major);
+        library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    }
+    return library;
+}
+
+/* The one that TILEPACK_NVRTC names, else the newest whose code the driver takes: of its own major
+ * version or an older one. Where there is none such, any. */
 static void *open_library(void)
 {
-    static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",
-                                        "/usr/local/cuda/lib64/libnvrtc.so"};
     const char *given = getenv("TILEPACK_NVRTC");
-    void *library = NULL;
+    int driver = gpu_version() / 1000;
+    int most = driver && driver < MOST_MAJOR ? driver : MOST_MAJOR;
     if (given && *given)
         return dlopen(given, RTLD_NOW | RTLD_LOCAL);
-    for (size_t i = 0; !library && i < sizeof names / sizeof *names; i++)
-        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-    return library;
+    void *library = open_newest(most, LEAST_MAJOR);
+    if (!library)
+        library = dlopen("libnvrtc.so", RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        library = dlopen("/usr/local/cuda/lib64/libnvrtc.so", RTLD_NOW | RTLD_LOCAL);
+    return library ? library : open_newest(MOST_MAJOR, most + 1);
 }
 
 static enum tp_code find_calls(void *library, struct nvrtc *found, struct tp_err *err)
@@ -165,4 +185,20 @@ enum tp_code jit_make(const char *source, const char *name, enum jit_kind kind,
     if (code == TP_OK && kind == JIT_CODE)
         jit_cache_write(parts, image->data, image->size);
     return code;
+}
+
+enum tp_code jit_load(const struct jit_image *image, void **module, const char *what,
+                      struct tp_err *err)
+{
+    int version = gpu_version();
+    enum tp_code code = gpu_check(gpu.module_load(module, image->data), what, err);
+    if (code == TP_OK)
+        return TP_OK;
+    char why[sizeof err->what];
+    snprintf(why, sizeof why, "%s", err->what);
+    tp_err_hint(err, "TILEPACK_NVRTC names another NVRTC: its major version must not be above the "
+                     "driver's");
+    err->code = TP_OK; /* said again, with both versions */
+    return tp_fail(err, code, "%s (code of NVRTC %d.%d, driver of CUDA %d.%d)", why, nvrtc.major,
+                   nvrtc.minor, version / 1000, version % 1000 / 10);
 }

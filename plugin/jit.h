@@ -22,6 +22,10 @@ enum jit_kind { JIT_CODE /* of sm_90a */, JIT_PTX };
 enum tp_code jit_make(const char *source, const char *name, enum jit_kind kind,
                       struct jit_image *image, struct tp_err *err);
 
+/* Code to the device. An error names both versions: a driver refuses code of a newer major one. */
+enum tp_code jit_load(const struct jit_image *image, void **module, const char *what,
+                      struct tp_err *err);
+
 /* The text of a file of this directory, which is in the plug-in. */
 const char *jit_text(const char *name);
 

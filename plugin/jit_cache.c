@@ -50,6 +50,22 @@ static char *path_of(const char *const *parts, struct tp_err *err)
                         cache ? "" : "/.cache", name);
 }
 
+/* Whether the file's directory and the one above it are of this user, and nobody else writes there:
+ * what is in them is run. */
+static bool is_safe(const char *path)
+{
+    char *above = strdup(path);
+    bool safe = above != NULL;
+    for (int i = 0; i < 2 && safe; i++) {
+        struct stat st;
+        *strrchr(above, '/') = 0;
+        safe = tp_os.lstat(above, &st) == 0 && S_ISDIR(st.st_mode) &&
+               st.st_uid == tp_os.geteuid() && !(st.st_mode & (S_IWGRP | S_IWOTH));
+    }
+    free(above);
+    return safe;
+}
+
 static bool is_whole(const char *data, size_t size)
 {
     uint8_t digest[TP_SHA256_BYTES];
@@ -64,7 +80,7 @@ bool jit_cache_read(const char *const *parts, char **data, size_t *size)
     struct tp_err err = {0};
     char *path = path_of(parts, &err);
     *data = NULL;
-    bool found = path && tp_os_slurp(path, MOST, data, size, &err) == TP_OK &&
+    bool found = path && is_safe(path) && tp_os_slurp(path, MOST, data, size, &err) == TP_OK &&
                  is_whole(*data, *size);
     free(path);
     if (!found) {
@@ -83,7 +99,9 @@ static void write_file(const char *path, const char *data, size_t size, struct t
     char *partial = tp_os_format(err, "%s.%ld", path, (long)getpid());
     int fd = -1;
     tp_sha256(data, size, digest);
-    if (!partial || tp_os_open(partial, O_WRONLY | O_CREAT | O_TRUNC, 0600, &fd, err)) {
+    if (partial)
+        tp_os.unlink(partial); /* of a process that had the number and was killed */
+    if (!partial || tp_os_open(partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600, &fd, err)) {
         free(partial);
         return;
     }
@@ -101,7 +119,8 @@ void jit_cache_write(const char *const *parts, const char *data, size_t size)
     char *path = path_of(parts, &err);
     if (path) {
         make_directories(path);
-        write_file(path, data, size, &err);
+        if (is_safe(path))
+            write_file(path, data, size, &err);
     }
     free(path);
 }

@@ -145,7 +145,7 @@ static enum tp_code load_differences(struct tp_err *err)
     enum tp_code code = jit_make(jit_text("differences.cu"), "differences.cu", JIT_CODE, &image,
                                  err);
     if (code == TP_OK)
-        code = gpu_check(gpu.module_load(&plugin.module, image.data), "the comparison", err);
+        code = jit_load(&image, &plugin.module, "loading the comparison", err);
     if (code == TP_OK)
         code = gpu_check(gpu.function_get(&plugin.differences, plugin.module, "differences"),
                          "the comparison", err);

@@ -147,18 +147,34 @@ static enum tp_code choose(struct work *w)
     return code;
 }
 
+/* Of a whole checkpoint, what no kernel takes is left out. */
 static enum tp_code prove_all(struct work *w)
 {
     struct tp_progress *progress = tp_progress_start(w->o, "prove", 0);
     w->proofs.items = tp_os_zalloc(w->count, sizeof *w->proofs.items, &w->err);
     enum tp_code code = w->proofs.items ? TP_OK : TP_E_MEMORY;
     for (size_t i = 0; i < w->count && code == TP_OK; i++) {
+        struct tp_prove_result *result = &w->proofs.items[w->proofs.count];
+        struct tp_err err = {0};
         tp_progress_add(progress, 0, w->source.weights.items[w->chosen[i]].name);
         code = tp_prove(&w->source.ckpt, &w->source.weights, w->chosen[i], &w->prover, &w->options,
-                        &w->proofs.items[w->proofs.count++], &w->err);
+                        result, &err);
+        bool left = result->refused && w->o->arg.count == 1;
+        if (code && (!left || !w->err.code))
+            w->err = err;
+        if (left) {
+            tp_prove_result_close(result);
+            w->proofs.left++;
+            code = TP_OK;
+        } else {
+            w->proofs.count++;
+        }
     }
     tp_progress_end(progress);
-    return code;
+    if (code || w->proofs.count == 0)
+        return w->err.code; /* of the first weight, where each was refused */
+    w->err = (struct tp_err){0};
+    return TP_OK;
 }
 
 /* What --tune found, into the manifest; not from wrong numbers. */

@@ -12,7 +12,7 @@ struct tp_proofs {
     const struct tp_prover *prover;
     struct tp_prove_result *items;
     size_t count;
-    size_t left;      /* weights that no kernel reads */
+    size_t left;      /* weights that no kernel reads, or that it refuses */
     bool tune;
     double seconds;
 };

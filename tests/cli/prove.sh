@@ -24,6 +24,9 @@ stfile.save(sys.argv[1] + "/plain.safetensors", {
     "layers.0.experts.w13.weight": weight(3, 48, 256), "layers.0.o_proj.weight": weight(80, 384)})
 stfile.save(sys.argv[1] + "/dense.safetensors", {"o_proj.weight": weight(200, 272)})
 stfile.save(sys.argv[1] + "/thin.safetensors", {"o_proj.weight": weight(100, 256)})
+stfile.save(sys.argv[1] + "/both.safetensors", {
+    "a_proj.weight": weight(100, 256), "o_proj.weight": weight(200, 272),
+    "z_proj.weight": weight(60, 256)})
 END
 mkdir "$work/plain"
 cp "$work/plain.safetensors" "$work/plain/model.safetensors"
@@ -38,6 +41,7 @@ convert dense.safetensors ct.safetensors fp8-ct
 convert dense.safetensors sm100.safetensors fp8-deepgemm-sm100
 convert plain.safetensors mx.safetensors mxfp8-ct
 convert thin.safetensors narrow.safetensors fp8-deepseek
+convert both.safetensors some.safetensors fp8-deepseek
 
 prove() { "$TILEPACK" prove "$@"; }
 fake() { # what is wrong with it, arguments ...
@@ -103,6 +107,10 @@ says "is what the planner would take next" '.weights[0].cases[0] | (.schedules |
 fails "W4A8 with a plug-in that has none" 4 "the plug-in has no kernel for it" fake fp8 "$work/w4"
 fails "rows of FP8 that TMA does not read" 4 "the kernel wants n % 8 == 0, and it is 100" \
     fake "" "$work/narrow.safetensors" --m 1
+check "is left out of a whole checkpoint" report "" "$work/some.safetensors" --m 1
+says "and counted" '.ok and .left == 2 and [.weights[].name] == ["o_proj"]'
+fails "and is an error by its name" 4 "tensor 'a_proj': the kernel wants n % 8 == 0" \
+    fake "" "$work/some.safetensors" o_proj a_proj --m 1
 check "one weight by the end of its name" report "" "$work/w4" o_proj --m 16
 says "and no other" '[.weights[].name] == ["layers.0.o_proj"]'
 check "--against another packing" report "" "$work/w4" --against "$work/w4" --m 1

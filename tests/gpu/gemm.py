@@ -3,10 +3,12 @@
 
     gemm.py numbers [--only TEXT]             every shape below, planned by both planners
     gemm.py speed [--rounds N] [--only TEXT]  beside DeepGEMM and torch where they are installed
+    gemm.py speed --peer DIR                  beside kernels that gemm_peer.py compiled
     gemm.py warm I N                          has DeepGEMM compile part I of N of what `speed` runs
 
-Numbers: unit vectors must give the decoded weights exactly, random ones a calc_diff (DeepGEMM's
-measure) of at most 1e-3 to fp32, and the bits of DeepGEMM where it is installed. The result is
+Numbers: unit vectors along all of k must give the decoded weights exactly (along parts of it where
+that takes more than 2048 launches), random ones a calc_diff (DeepGEMM's measure) of at most 1e-3 to
+fp32, and the bits of DeepGEMM where it is installed. The result is
 poisoned beforehand, and nothing behind it may change. Speed: launches as a graph, copies of the
 weight in turn, the median of three runs with the order reversed in each.
 TILEPACK names the program, TILEPACK_PROVE the plug-in (build/ by default). Ends with `N passed,
@@ -25,8 +27,7 @@ import sys
 try:
     import torch
 except ImportError:
-    print("skipped: torch is not installed")
-    sys.exit(0)
+    torch = None  # gemm_peer.py compiles without it
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TILEPACK = os.environ.get("TILEPACK", os.path.join(ROOT, "build", "tilepack"))
@@ -54,11 +55,16 @@ SPEED_GROUPED = [(CONTIGUOUS, g, m, n, k) for g, m in ((4, 8192), (8, 4096))
                  for n, k in ((4096, 7168), (7168, 2048))] + [
                      (MASKED, g, m, n, k) for g, m in ((1, 1024), (2, 512), (4, 256))
                      for n, k in ((4096, 7168), (7168, 2048))]
+LAUNCHES = 2048  # that walk all of k with unit vectors; where it takes more, three do not
+ONE_CODE = 0x38  # 1 in e4m3
 
 
 # ---- the plug-in -------------------------------------------------------------------------
 
 U64, I64, P = ctypes.c_uint64, ctypes.c_int64, ctypes.c_void_p
+
+
+ABI = 2  # TILEPACK_PROVE_ABI: of the structs below
 
 
 class Config(ctypes.Structure):  # struct tp_sched_config
@@ -98,6 +104,8 @@ def load_plugin():
     library = ctypes.CDLL(PLUGIN)
     library.tilepack_prove_plugin.restype = ctypes.POINTER(Plugin)
     plugin = library.tilepack_prove_plugin().contents
+    if plugin.abi != ABI:
+        raise SystemExit(f"{PLUGIN} speaks version {plugin.abi} of its interface, this {ABI}")
     text = ctypes.create_string_buffer(512)
     torch.zeros(1, device="cuda")  # the same context
     if plugin.open(0, ctypes.create_string_buffer(1024), text, 512):
@@ -167,7 +175,11 @@ class Case:
             self.row_groups = torch.tensor(sizes, device="cuda", dtype=torch.int32)
         elif self.layout == CONTIGUOUS:
             parts = torch.arange(self.rows // 128, device="cuda") % max(self.e - 1, 1)
-            self.row_groups = parts.sort().values.to(torch.int32).repeat_interleave(128)
+            rows = parts.sort().values.to(torch.int32).repeat_interleave(128)
+            rows[123:128] = -1   # the end of a half tile,
+            rows[192:256] = -1   # a half,
+            rows[-128:] = -1     # and a tile, of which its neighbour in a cluster has rows
+            self.row_groups = rows
         return self
 
     def rotate(self, cache):
@@ -193,7 +205,8 @@ class Case:
         if self.layout == MASKED:
             return [(e, slice(0, int(c)), e) for e, c in enumerate(self.row_groups.tolist())]
         parts = self.row_groups.tolist()
-        return [(0, slice(i, i + 128), parts[i]) for i in range(0, self.rows, 128)]
+        return [(0, slice(i, i + parts[i:i + 64].count(parts[i])), parts[i])
+                for i in range(0, self.rows, 64) if parts[i] >= 0]
 
     def problem(self):
         return Problem(self.e, self.n, self.k, self.m, self.layout)
@@ -221,7 +234,10 @@ def run_ours(plugin, config, case, rounds=0, launches=0):
 
 # ---- the others --------------------------------------------------------------------------
 
-def deep_gemm():
+def deep_gemm(peer=None):
+    if peer:
+        return importlib.import_module("gemm_peer").Peer(
+            peer, plan, lambda: torch.cuda.current_stream().cuda_stream)
     if importlib.util.find_spec("deep_gemm") is None:
         return None
     return importlib.import_module("deep_gemm")
@@ -240,6 +256,15 @@ def run_deep(library, case, b):
         masked((case.a, sa), (b, case.sb), case.out, case.row_groups, case.m)
 
 
+def same_bits(library, case):
+    """Whether DeepGEMM gives what ours has given."""
+    ours = case.out.clone()
+    case.poison()
+    run_deep(library, case, case.b)
+    return all(bool((ours[s, r].view(torch.int16) == case.out[s, r].view(torch.int16)).all())
+               for s, r, _ in case.used())
+
+
 def run_torch(case, b):
     f = torch.nn.functional
     kinds = f.ScalingType.BlockWise1x128, f.ScalingType.BlockWise128x128
@@ -251,7 +276,14 @@ def run_torch(case, b):
 
 class Counts:
     def __init__(self):
-        self.passed = self.failed = self.weights = 0
+        self.passed = self.failed = 0
+        self.weights, self.whole = {}, set()  # of problems: weights that came back, and whether all
+
+    def exact(self, problem, weights, whole):
+        """Another configuration gets the same weights of a problem back: they count once."""
+        self.weights[problem] = max(weights, self.weights.get(problem, 0))
+        if whole:
+            self.whole.add(problem)
 
     def check(self, good, text):
         self.passed += bool(good)
@@ -285,34 +317,40 @@ def check_random(plugin, config, case, counts, title, library):
             worst = max(worst, calc_diff(got, want))
     counts.check(not nan and worst <= 1e-3 and intact(case),
                  f"{title}: nan {nan}, calc_diff {worst:.2e}, behind it intact {intact(case)}")
-    if library is None or case.n % 8:
-        return
-    ours = case.out.clone()
-    case.poison()
-    run_deep(library, case, case.b)
-    same = all(bool((ours[s, r].view(torch.int16) == case.out[s, r].view(torch.int16)).all())
-               for s, r, _ in case.used())
-    counts.check(same, f"{title}: not the bits of DeepGEMM")
+    if library is not None and case.n % 8 == 0:
+        counts.check(same_bits(library, case), f"{title}: not the bits of DeepGEMM")
 
 
-def check_units(plugin, config, case, counts, title):
-    """As many unit vectors as there are rows, at several places of k."""
-    rows = min(case.rows, case.k)
-    for first in {0, (case.k - rows) // 2, case.k - rows}:
-        units = torch.zeros((case.stacks, case.rows, case.k), device="cuda")
-        at = torch.arange(rows, device="cuda")
-        units[:, at, first + at] = 1
-        case.a = units.to(torch.float8_e4m3fn)
-        case.sa.fill_(1)
+def check_units(plugin, config, case, counts, problem, title):
+    """Unit vectors along all of k, as many at a time as a group has rows. Where that takes too
+    many launches: at the beginning of k, in its middle and at its end."""
+    rows, k = min(case.m, case.k), case.k
+    firsts = range(0, k, rows)
+    if len(firsts) > LAUNCHES:
+        firsts = 0, (k - rows) // 2, k - rows
+    want = torch.stack([case.weights(e).t().to(torch.bfloat16) for e in range(case.e)])
+    units = torch.zeros((case.e, case.m, k), device="cuda", dtype=torch.uint8)
+    case.a = units.view(torch.float8_e4m3fn).view(case.stacks, case.rows, k)
+    case.sa.fill_(1)
+    out = case.out.view(case.e, case.m, case.n)
+    differing = torch.zeros((), device="cuda", dtype=torch.int64)
+    columns, wrong = set(), None
+    for first in firsts:
+        at = torch.arange(min(rows, k - first), device="cuda")
+        units.zero_()
+        units[:, at, first + at] = ONE_CODE
         case.poison()
         wrong = run_ours(plugin, config, case)
-        good = not wrong
-        for stack, used, e in case.used():
-            want = torch.zeros((case.rows, case.n), device="cuda", dtype=torch.bfloat16)
-            want[:rows] = case.weights(e)[:, first:first + rows].t().to(torch.bfloat16)
-            good = good and bool((case.out[stack, used] == want[used]).all())
-            counts.weights += rows * case.n
-        counts.check(good and intact(case), f"{title}: unit vectors from {first}: {wrong or ''}")
+        if wrong:
+            break
+        differing += (out[:, :len(at)] != want[:, first:first + len(at)]).sum()
+        differing += (out[:, len(at):] != 0).sum()
+        differing += (case.guard[-8:].view(torch.int16) != -1).sum()
+        columns.update(range(first, first + len(at)))
+    good = not wrong and int(differing) == 0
+    counts.check(good, f"{title}: unit vectors: {wrong or f'{int(differing)} differ'}")
+    if good:
+        counts.exact(problem, case.e * case.n * len(columns), len(columns) == k)
 
 
 def numbers(opt):
@@ -336,8 +374,11 @@ def numbers(opt):
             if layout != ONE:
                 check_random(plugin, config, Case(layout, groups, m, n, k).uneven(), counts,
                              title + " uneven", deep)
-            check_units(plugin, config, Case(layout, groups, m, n, k), counts, title)
-    print(f"{len(seen)} configurations, {counts.weights} weights by themselves")
+            check_units(plugin, config, Case(layout, groups, m, n, k), counts,
+                        (layout, groups, m, n, k), title)
+    print(f"{len(counts.weights)} problems in {len(seen)} configurations: "
+          f"{sum(counts.weights.values())} different weights by themselves, every weight of "
+          f"{len(counts.whole)} problems")
     print(f"{counts.passed} passed, {counts.failed} failed")
     return 1 if counts.failed else 0
 
@@ -385,11 +426,11 @@ def ways(plugin, library, case, torch_too):
 
 
 def speed(opt):
-    plugin, library = load_plugin(), deep_gemm() if opt.deep else None
+    plugin, library = load_plugin(), deep_gemm(opt.peer) if opt.deep else None
     cache = torch.cuda.get_device_properties(0).L2_cache_size
     ratios = []
     print("| layout | m | n x k | configuration | us | TFLOPS | GB/s | DeepGEMM us | ratio | "
-          "torch us |")
+          "bits | torch us |")
     for layout, groups, m, n, k in speed_cases(opt.only):
         case = Case(layout, groups, m, n, k)
         case.rotate(cache)
@@ -405,14 +446,17 @@ def speed(opt):
                 taken[name].append(statistics.median(times))
         us = {name: statistics.median(times) for name, times in taken.items()}
         moved = groups * n * k + groups * m * (k + 2 * n)
-        deep, ratio = us.get("DeepGEMM"), ""
+        deep, ratio, bits = us.get("DeepGEMM"), "", ""
         if deep:
+            run_ours(plugin, config, case)
+            bits = "same" if same_bits(library, case) else "other"
             ratios.append(deep / us["tilepack"])
             ratio = f"{ratios[-1]:.3f}"
         name = ("dense", "contiguous", "masked")[layout]
         print(f"| {name} {groups} | {m} | {n}x{k} | {config} | "
               f"{us['tilepack']:.2f} | {flops / us['tilepack']:.0f} | "
               f"{moved / us['tilepack'] / 1e3:.0f} | {f'{deep:.2f}' if deep else '-'} | {ratio} | "
+              f"{bits} | "
               f"{us.get('torch', float('nan')):.2f} |", flush=True)
         del case
         torch.cuda.empty_cache()
@@ -443,10 +487,11 @@ def main(argv):
     p.add_argument("--rounds", type=int, default=9)
     p.add_argument("--runs", type=int, default=3)
     p.add_argument("--all", action="store_true", help="warm: those of `numbers`, too")
+    p.add_argument("--peer", help="speed: kernels of gemm_peer.py in DeepGEMM's place")
     p.add_argument("--no-deep", dest="deep", action="store_false", help="not beside DeepGEMM")
     opt = p.parse_args(argv)
-    if not torch.cuda.is_available():
-        print("skipped: torch sees no GPU")
+    if torch is None or not torch.cuda.is_available():
+        print("skipped: torch " + ("sees no GPU" if torch else "is not installed"))
         return 0
     return {"numbers": numbers, "speed": speed, "warm": warm}[opt.what](opt)
 

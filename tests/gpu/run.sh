@@ -138,7 +138,9 @@ device=$(dirname "$test_cuda")/test_device # sums, lanes; fails an allocation on
 [ -x "$device" ] && check device "$device"
 gemm=$(dirname "$test_cuda")/test_gemm # the FP8 GEMM of the plug-in, exactly
 [ -x "$gemm" ] && check gemm "$gemm"
-[ -x "$gemm" ] && check gemm_memcheck compute-sanitizer --tool memcheck --error-exitcode 9 "$gemm"
+for tool in memcheck racecheck synccheck; do
+    [ -x "$gemm" ] && check "gemm_$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 "$gemm"
+done
 for tool in memcheck racecheck initcheck synccheck; do
     check "$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 "$test_cuda" \
         --threads "$(nproc)" --cases "${TILEPACK_SANITIZER_CASES:-30}"

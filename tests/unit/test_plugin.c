@@ -10,12 +10,16 @@
 
 #include "../../plugin/fp8_gemm.h"
 #include "../../plugin/jit.h"
+#include "../../plugin/jit_cache.h"
 #include "pack/os/os.h"
 #include "pack/schedule/schedule.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { MOST = 2000, SOME = 5 };
@@ -209,6 +213,171 @@ static void kernels_are_kept(void **state)
     unlink(cache);
 }
 
+static bool reads_back(const char *const *parts)
+{
+    char *data;
+    size_t size;
+    bool found = jit_cache_read(parts, &data, &size);
+    bool good = found && size == 5 && memcmp(data, "bytes", 5) == 0;
+    free(data);
+    return good;
+}
+
+/* Nobody else may write where code comes from, and nothing is written through another's link. */
+static void only_own_directories(void **state)
+{
+    (void)state;
+    static const char *const parts[] = {"a", "b", NULL};
+    char cache[] = "/tmp/tilepack-plugin-XXXXXX", text[512];
+    assert_non_null(mkdtemp(cache));
+    setenv("XDG_CACHE_HOME", cache, 1);
+    jit_cache_write(parts, "bytes", 5);
+    assert_true(reads_back(parts));
+    char *path = only_file(cache);
+    static const char *const folders[] = {"tilepack", "tilepack/kernels"};
+    for (int i = 0; i < 2; i++) {
+        snprintf(text, sizeof text, "%s/%s", cache, folders[i]);
+        assert_int_equal(chmod(text, 0770), 0);
+        assert_false(reads_back(parts));
+        assert_int_equal(unlink(path), 0);
+        jit_cache_write(parts, "bytes", 5);
+        assert_int_not_equal(access(path, F_OK), 0);
+        assert_int_equal(chmod(text, 0700), 0);
+        jit_cache_write(parts, "bytes", 5);
+        assert_true(reads_back(parts));
+        if (geteuid() == 0) {
+            assert_int_equal(chown(text, 65534, (gid_t)-1), 0);
+            assert_false(reads_back(parts));
+            assert_int_equal(chown(text, 0, (gid_t)-1), 0);
+        }
+    }
+    snprintf(text, sizeof text, "%s.%ld", path, (long)getpid());
+    assert_int_equal(symlink("../../victim", text), 0);
+    jit_cache_write(parts, "bytes", 5);
+    assert_true(reads_back(parts));
+    snprintf(text, sizeof text, "%s/victim", cache);
+    assert_int_not_equal(access(text, F_OK), 0);
+    free(only_file(cache));
+    free(path);
+    snprintf(text, sizeof text, "rm -r '%s'", cache);
+    assert_int_equal(system(text), 0);
+}
+
+/* ---- versions: libraries made here stand for NVRTC and the driver ----------------------------- */
+
+static int driver_says; /* of cuDriverGetVersion */
+
+static int stub_init(unsigned flags) { return (int)flags; }
+static int stub_version(int *version)
+{
+    *version = driver_says;
+    return 0;
+}
+static int stub_load(void **module, const void *image)
+{
+    (void)module;
+    (void)image;
+    return 1;
+}
+static int stub_text(int error, const char **text)
+{
+    (void)error;
+    *text = "not for this driver";
+    return 0;
+}
+
+/* A library of that name, whatever it is asked for; it is found by its name once it is loaded. */
+static void load_stub(const char *folder, const char *name, const char *text)
+{
+    char command[1024];
+    const char *cc = getenv("CC");
+    snprintf(command, sizeof command, "cd '%s' && echo '%s' >stub.c && %s -shared -fPIC -w "
+             "-Wl,-soname,%s -o %s stub.c", folder, text, cc && *cc ? cc : "cc", name, name);
+    if (system(command))
+        _exit(101);
+    snprintf(command, sizeof command, "%s/%s", folder, name);
+    if (!dlopen(command, RTLD_NOW | RTLD_LOCAL))
+        _exit(102);
+}
+
+static void load_nvrtc(const char *folder, int major)
+{
+    char name[32], text[768];
+    snprintf(name, sizeof name, "libnvrtc.so.%d", major);
+    snprintf(text, sizeof text, "int nvrtcVersion(int *a, int *b) { *a = %d; *b = 4; return 0; } "
+             "int nvrtcCreateProgram() { return 1; } int nvrtcDestroyProgram() { return 1; } "
+             "int nvrtcCompileProgram() { return 1; } int nvrtcGetProgramLogSize() { return 1; } "
+             "int nvrtcGetProgramLog() { return 1; } int nvrtcGetCUBINSize() { return 1; } "
+             "int nvrtcGetCUBIN() { return 1; } int nvrtcGetPTXSize() { return 1; } "
+             "int nvrtcGetPTX() { return 1; }", major);
+    load_stub(folder, name, text);
+}
+
+/* In a process of its own, as what is loaded stays. 0: as it should be. */
+static int in_child(int (*work)(const char *folder))
+{
+    char folder[] = "/tmp/tilepack-plugin-XXXXXX", command[64];
+    assert_non_null(mkdtemp(folder));
+    pid_t child = fork();
+    if (child == 0)
+        _exit(work(folder));
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    snprintf(command, sizeof command, "rm -r '%s'", folder);
+    assert_int_equal(system(command), 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 100;
+}
+
+/* What is taken of 12 and 13, and what a refusal says. */
+static int takes(const char *folder, int driver, const char *version, const char *both)
+{
+    char text[32];
+    struct tp_err err = {0};
+    struct jit_image image = {0};
+    void *module = NULL;
+    load_nvrtc(folder, 12);
+    load_nvrtc(folder, 13);
+    driver_says = driver;
+    gpu.init = stub_init;
+    gpu.version = stub_version;
+    gpu.module_load = stub_load;
+    gpu.error_text = stub_text;
+    if (jit_version(text, &err) || strcmp(text, version) != 0)
+        return 1;
+    if (jit_load(&image, &module, "loading the kernel", &err) != TP_E_MEMORY)
+        return 2;
+    return strcmp(err.what, both) != 0 || !strstr(err.hint, "TILEPACK_NVRTC") ? 3 : 0;
+}
+
+static int takes_12(const char *folder)
+{
+    return takes(folder, 12040, "NVRTC 12.4", "loading the kernel: not for this driver (code of "
+                 "NVRTC 12.4, driver of CUDA 12.4)");
+}
+
+static int takes_13(const char *folder)
+{
+    return takes(folder, 14010, "NVRTC 13.4", "loading the kernel: not for this driver (code of "
+                 "NVRTC 13.4, driver of CUDA 14.1)");
+}
+
+static int old_driver(const char *folder)
+{
+    struct tp_err err = {0};
+    load_stub(folder, "libcuda.so.1", "int cuDriverGetVersion(int *v) { *v = 11080; return 0; }");
+    return gpu_load(&err) != TP_E_MEMORY ||
+           strcmp(err.what, "the NVIDIA driver is of CUDA 11.8, and Hopper's kernels need one "
+                            "of 12.0 or later") != 0;
+}
+
+static void versions(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(takes_12), 0);
+    assert_int_equal(in_child(takes_13), 0);
+    assert_int_equal(in_child(old_driver), 0);
+}
+
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 static void without_nvrtc(void **state)
@@ -289,6 +458,15 @@ static void wrong_shapes_and_configurations(void **state)
     REFUSED_CONFIG(smem, 60000, "shared memory for its tiles");
     REFUSED_CONFIG(smem, 240000, "no more than a block can have");
     REFUSED_CONFIG(sms, 0, "as many blocks as clusters have");
+    struct tp_sched_config odd = tile;
+    odd.block_n = 48;
+    odd.swizzle = 96;
+    refused(odd, right, "a result swizzled by");
+    struct tp_sched_config small = tile;
+    small.block_m = small.block_n = 16;
+    small.stages = 2;
+    refused(small, right, "block_m + stages * block_n of 64 or more, as a wgmma reads 64 rows, and "
+                          "it is 48");
 }
 
 static void without_a_driver(void **state)
@@ -306,8 +484,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_nvrtc), /* before it is loaded */
+        cmocka_unit_test(versions),      /* so, too */
         cmocka_unit_test(every_configuration_compiles),
         cmocka_unit_test(kernels_are_kept),
+        cmocka_unit_test(only_own_directories),
         cmocka_unit_test(broken_sources),
         cmocka_unit_test(wrong_shapes_and_configurations),
         cmocka_unit_test(without_a_driver),

@@ -515,6 +515,7 @@ static enum tp_code prove_weight(struct work *w, const struct tp_checkpoint *ckp
     for (size_t i = 0; i < w->options->m_count && code == TP_OK; i++) {
         r->cases[r->case_count].m = w->options->m[i];
         code = choose(w, &r->cases[r->case_count++], err);
+        r->refused = code == TP_E_UNSUPPORTED;
     }
     choose_rows(w);
     if (code || (code = tp_prove_reference_open(&w->reference, err)) ||

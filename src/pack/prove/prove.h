@@ -49,6 +49,7 @@ struct tp_prove_result {
     struct tp_prove_wrong wrong;
     struct tp_prove_case cases[TP_PROVE_M];
     size_t case_count;
+    bool refused; /* no kernel of the plug-in takes it: the error says why */
 };
 
 struct tp_prove_options {

@@ -17,6 +17,7 @@
 
 #include "pack/schedule/schedule_common.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,8 +25,11 @@
 extern "C" {
 #endif
 
-/* Changes when anything below does: a program takes plug-ins of its own version only. */
+/* Changes when anything below does, or struct tp_sched_config: a program takes plug-ins of its own
+ * version only. */
 #define TILEPACK_PROVE_ABI 2
+static_assert(sizeof(void *) != 8 || sizeof(struct tp_sched_config) == 136,
+              "struct tp_sched_config has changed: TILEPACK_PROVE_ABI counts up");
 
 /* What a kernel computes, from activations X[e][m][k] in e4m3 and the stored bytes of W[e][n][k]:
  *   out[e][m][n] = bf16(W4A8: channel[e][n] * (row[e][m] * sum over k of X * e4m3(q * group))

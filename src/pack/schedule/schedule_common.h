@@ -38,6 +38,7 @@ struct tp_sched_problem {
 
 enum { TP_SCHED_RANKED = 8, TP_SCHED_SMEM = 232448 /* bytes a block may use, SM90 and SM100 */ };
 
+/* Crosses the plug-in's interface: a change of it counts TILEPACK_PROVE_ABI up. */
 struct tp_sched_config {
     const char *name;                   /* schedule name where the consumer has one, or NULL */
     uint64_t block_m, block_n, block_k; /* the tile of one thread block */
