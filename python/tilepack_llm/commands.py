@@ -76,6 +76,7 @@ class ConvertOptions(TypedDict, total=False):
     digest: str
     part: str
     force: bool
+    if_exists: str
     jobs: int
     device: str
     max_memory: int | str
@@ -90,6 +91,7 @@ class UnpackOptions(TypedDict, total=False):
     follow_links: bool
     shard_size: int | str
     force: bool
+    if_exists: str
     jobs: int
     max_memory: int | str
 
@@ -317,7 +319,7 @@ def convert(
               it is a second behind then, in this thread; an exception of it ends the conversion,
               and is raised
     options   those of the command: convert(src, dst, to="w4a8-cutlass", set={"scale": "cpu"})
-    Raises Error; an output that is there and of another plan is a UsageError (force=True).
+    Raises Error; an output that is there and is another one is an ExistsError (force=True).
     """
     words = _words(options, ConvertOptions) + [f"--output={_text(output)}"]
     return _written(_run("convert", words + _operands(source), progress))

@@ -53,7 +53,7 @@ class Difference(Error):
 
 
 class UsageError(Error):
-    """An argument is wrong, or something is in the way of the output (code 2)."""
+    """An argument is wrong (code 2)."""
 
     code = 2
 
@@ -82,6 +82,18 @@ class ResourceError(Error):
     code = 6
 
 
+class ExistsError(Error):
+    """The output exists already, and is another one (code 7)."""
+
+    code = 7
+
+
+class LockedError(Error):
+    """Another process writes the output (code 8)."""
+
+    code = 8
+
+
 @contextmanager
 def refusals(what: str, file: str | None = None) -> Iterator[None]:
     """What the operating system refuses within is an Error of the file, and says `what`."""
@@ -100,7 +112,16 @@ class Interrupted(Error):
 
 _KINDS = {
     kind.code: kind
-    for kind in (Difference, UsageError, InputError, UnsupportedError, SystemFailure, ResourceError)
+    for kind in (
+        Difference,
+        UsageError,
+        InputError,
+        UnsupportedError,
+        SystemFailure,
+        ResourceError,
+        ExistsError,
+        LockedError,
+    )
 }
 
 

@@ -142,8 +142,11 @@ def failures(t, work):
     error = raised(tp.UsageError, tp.convert, src, work.at("x"), to="w4a8")
     t.check(error and "no format 'w4a8'" in error.message and error.hint and error.code == 2,
             "convert: an unknown format")
-    error = raised(tp.UsageError, tp.convert, src, work.at("python"), to="mxfp8-ct")
-    t.check(error is not None, "convert: another output is in the way")
+    error = raised(tp.ExistsError, tp.convert, src, work.at("python"), to="mxfp8-ct")
+    t.check(error and error.code == 7 and "in another format" in error.message,
+            "convert: another output is in the way")
+    skipped = tp.convert(src, work.at("python"), to="mxfp8-ct", if_exists="skip")
+    t.check(skipped.report["kind"] == "skipped" and not skipped.already_done, "convert: if_exists")
     t.check(raised(TypeError, tp.convert, src, work.at("x"), to="w4a8-ct", speed=1) is not None,
             "convert: an unknown option")
 

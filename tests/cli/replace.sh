@@ -98,7 +98,9 @@ stays "none" "it has no manifest, as tilepack writes one"
 made
 rm -r "$work/dst" && cp -r "$work/model" "$work/dst"
 stays "a checkpoint of another tool" "it has no manifest, as tilepack writes one"
-rm -r "$work/dst" "$work/dst.old" && mkdir "$work/dst" && echo mine >"$work/dst/thesis.tex"
+rm -r "$work/dst" "$work/dst.old"
+mkdir "$work/dst"
+echo mine >"$work/dst/thesis.tex"
 stays "somebody's folder" "it has no manifest, as tilepack writes one"
 
 # ---- an OUT.old that is there
@@ -110,7 +112,8 @@ for old in directory file link; do
     file) echo mine >"$work/dst.old" ;;
     link) ln -s nowhere "$work/dst.old" ;;
     esac
-    fails "a $old: before the work" 7 "$work/dst.old: what an earlier --force has replaced is here" \
+    fails "a $old: before the work" 7 \
+        "$work/dst.old: what an earlier --force has replaced is here" \
         convert dst --force --shard-size 1MB --max-memory 32MiB
     convert dst --force --json >"$work/said" 2>/dev/null
     check "a $old: the reason in JSON" "$PYTHON" -c 'import json, sys
@@ -151,6 +154,40 @@ left dst.old
 rm "$work/dst.old/"*.safetensors
 check "what an interrupted removal left" convert dst -q
 check "goes" alone dst
+
+# ---- a file system that exchanges nothing: two renames
+
+cat >"$work/noexchange.c" <<'C'
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags)
+{
+    if (flags == RENAME_EXCHANGE) {
+        errno = EINVAL;
+        return -1;
+    }
+    return (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
+}
+C
+case ${BUILD:-build} in
+*/asan) ;; # its runtime has to be the first library of a process
+*)
+    ${CC:-cc} -shared -fPIC -o "$work/noexchange.so" "$work/noexchange.c" || exit 1
+    in_two() { LD_PRELOAD=$work/noexchange.so convert dst --force --shard-size 1MB; }
+    made
+    check "two renames" in_two
+    check "end with a whole output" whole dst
+    check "of the new options" test "$(find "$work/dst" -name '*.safetensors' | wc -l)" -gt 1
+    check "and nothing else" alone dst
+    made
+    echo data >"$work/dst/eval.csv"
+    answers "what stays is kept" 0 "kept as $work/dst.old: 'eval.csv'" in_two
+    check "all of it" grep -q data "$work/dst.old/eval.csv"
+    ;;
+esac
 
 # ---- single files
 
