@@ -84,17 +84,21 @@ static uint64_t scattered_bytes(const struct tp_plan *plan, const struct tp_unit
     return bytes / tp_max_u64(weight->form->box.e, 1);
 }
 
-/* Unpacked frames of compressed sources stay for the next reader. One at least has to; of three,
- * workers on both sides of a frame's end do not take each other's away. */
-static uint64_t archive_memory(const struct tp_plan *plan, uint64_t rest)
+/* Unpacked frames of compressed sources stay for the next reader. One at least has to. Of two more
+ * than there are workers, which lowers *jobs, those on both sides of a frame's end do not take each
+ * other's away. */
+static uint64_t archive_memory(const struct tp_plan *plan, uint64_t rest, unsigned *jobs)
 {
     uint64_t largest = tp_checkpoint_largest_frame(plan->ckpt, NULL), scattered = 0;
+    const uint64_t workers = *jobs ? *jobs : 1;
     if (!largest)
         return 0;
     for (size_t u = 0; u < plan->unit_count; u++)
         scattered = tp_max_u64(scattered, scattered_bytes(plan, &plan->units[u]));
-    uint64_t wish = tp_max_u64(tp_min_u64(3 * largest + scattered, rest / 2),
+    uint64_t wish = tp_max_u64(tp_min_u64((workers + 2) * largest + scattered, rest / 2),
                                tp_min_u64(ARCHIVES, rest / 4));
+    uint64_t frames = tp_max_u64(largest, wish) / largest;
+    *jobs = (unsigned)tp_min_u64(workers, frames > 3 ? frames - 2 : 1);
     return tp_max_u64(largest, wish);
 }
 
@@ -136,7 +140,7 @@ static enum tp_code divide(const struct tp_plan *plan, uint64_t rest, struct tp_
     bool gpu = run->devices != NULL, asked = run->memory != 0;
     uint64_t files, needed;
     unsigned encoders;
-    uint64_t archives = archive_memory(plan, rest), lanes = gpu ? 4 : 2;
+    uint64_t archives = archive_memory(plan, rest, &run->jobs), lanes = gpu ? 4 : 2;
     uint64_t beside = archives + encoder_memory(run, rest, &encoders);
     const struct tp_unit *worst = NULL;
     if (asked && rest < beside + LEAST)
