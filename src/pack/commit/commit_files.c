@@ -373,8 +373,6 @@ enum tp_code tp_commit_write_texts(struct tp_commit *c)
     if (code == TP_OK && (code = tp_checkpoint_unchanged(c->plan->ckpt, c->err)) == TP_OK &&
         (code = total_data(c)) == TP_OK)
         code = tp_commit_write_text(c, TP_MANIFEST_NAME, make_manifest, &size, NULL);
-    if (code == TP_OK)
-        code = tp_commit_note_source(c);
     return tp_json_check(mark, code, c->err);
 }
 
