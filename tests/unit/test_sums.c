@@ -114,25 +114,39 @@ static void test_places_count(void **state)
     }
 }
 
+/* A block that comes in groups is that block. */
+static void test_groups(void **state)
+{
+    struct tp_sum part = {0, 0}, sum = {0, 0}, whole = sum_of(TP_SUM_BLOCK, 8192);
+    (void)state;
+    for (size_t g = 1; g < TP_SUM_GROUPS; g += 2) /* odd ones first */
+        tp_sum_part(&part, data + g * TP_SUM_GROUP, g, 1);
+    for (size_t g = 0; g < TP_SUM_GROUPS; g += 2)
+        tp_sum_part(&part, data + g * TP_SUM_GROUP, g, 1);
+    tp_sum_whole(&sum, &part, 8192);
+    assert_same(sum, whole);
+}
+
 /* Each set that this machine has against the others, on blocks of all kinds of bytes. */
 static void test_instruction_sets(void **state)
 {
-    uint64_t keys[TP_SUM_KEYS] __attribute__((aligned(64)));
+    uint64_t keys[8 * TP_SUM_GROUPS] __attribute__((aligned(64)));
     (void)state;
-    for (size_t i = 0; i < TP_SUM_KEYS; i++)
+    for (size_t i = 0; i < 8 * TP_SUM_GROUPS; i++)
         keys[i] = tp_leaf_mix(i);
     for (int round = 0; round < 200 && tp_isa_enabled(TP_ISA_AVX2); round++) {
         const uint8_t *block = data + round; /* of any alignment */
-        struct tp_sum two = tp_sum_block_avx2(block, keys);
+        const size_t groups = 1 + (size_t)round % TP_SUM_GROUPS;
+        struct tp_sum two = tp_sum_groups_avx2(block, keys, groups);
         if (tp_isa_enabled(TP_ISA_AVX512))
-            assert_same(tp_sum_block_avx512(block, keys), two);
+            assert_same(tp_sum_groups_avx512(block, keys, groups), two);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_known_values),  cmocka_unit_test(test_any_order),
+        cmocka_unit_test(test_groups), cmocka_unit_test(test_known_values),  cmocka_unit_test(test_any_order),
         cmocka_unit_test(test_every_bit_counts), cmocka_unit_test(test_places_count),
         cmocka_unit_test(test_instruction_sets),
     };

@@ -62,7 +62,6 @@ enum tp_code tp_commit_check_inputs(const struct tp_commit *c, const char *path)
 /* What cannot be read, for whatever reason, is not, and that becomes the error: it wins over
  * whatever the caller says then. */
 bool tp_commit_is_empty(const char *path, struct tp_err *err);
-bool tp_commit_is_source(const struct tp_plan *plan, const struct stat *st); /* one of its shards */
 /* Right before a rename: TP_E_USAGE, unless what is at `path` is open as `fd`, and so was written
  * here. */
 enum tp_code tp_commit_check_place(const char *path, int fd, struct tp_err *err);

@@ -379,9 +379,11 @@ static enum tp_code finish(struct tp_commit *c)
     for (size_t f = 0; f < c->plan->file_count && code == TP_OK; f++)
         if (!c->others || !c->others[f])
             code = tp_commit_record_shard(c, (uint32_t)f);
-    if (code == TP_OK && (code = c->texts ? c->texts(c) : tp_commit_write_texts(c)) == TP_OK)
-        code = publish(c);
-    return code;
+    if (code == TP_OK && c->texts)
+        code = c->texts(c);
+    else if (code == TP_OK && (code = tp_commit_write_texts(c)) == TP_OK)
+        code = tp_commit_note_source(c);
+    return code ? code : publish(c);
 }
 
 /* The shards that the journal lacks, and the rest. */

@@ -385,7 +385,7 @@ enum tp_code tp_commit_write_texts(struct tp_commit *c)
     if (code == TP_OK && (code = tp_checkpoint_unchanged(c->plan->ckpt, c->err)) == TP_OK &&
         (code = total_data(c)) == TP_OK)
         code = write_manifest(c);
-    return code ? code : tp_commit_note_source(c);
+    return code;
 }
 
 /* An archive is listed with its own size and the hash of what it holds. */

@@ -43,8 +43,7 @@ static bool has_hash(int fd, const struct tp_manifest_file *file, struct tp_err 
 }
 
 /* A file of the directory that is judged; *why: it is not as it was written. */
-static enum tp_code judge_file(const struct tp_commit *c, int dir,
-                               const struct tp_manifest *manifest, const char *name,
+static enum tp_code judge_file(int dir, const struct tp_manifest *manifest, const char *name,
                                const char **why, struct tp_err *err)
 {
     const struct tp_manifest_file *file = tp_manifest_find(manifest, name);
@@ -59,8 +58,6 @@ static enum tp_code judge_file(const struct tp_commit *c, int dir,
         *why = "not in its manifest";
     else if (st.st_nlink != 1)
         *why = "a file of several names";
-    else if (tp_commit_is_source(c->plan, &st))
-        *why = "a file of the source";
     else if (!own && (uint64_t)st.st_size != file->size)
         *why = "of another size than its manifest says";
     else if (!own && file->size < SMALL && !has_hash(fd, file, &seen))
@@ -85,7 +82,7 @@ static enum tp_code judge(const struct tp_commit *c, int dir, const struct tp_os
     if (!manifest.intact)
         snprintf(say, room, "it has no manifest, as tilepack writes one");
     for (size_t i = 0; i < list->count && !*say && !c->err->code; i++)
-        if (judge_file(c, dir, &manifest, list->names[i], &why, c->err) == TP_OK && why)
+        if (judge_file(dir, &manifest, list->names[i], &why, c->err) == TP_OK && why)
             snprintf(say, room, "'%.150s' in it is %s", list->names[i], why);
     tp_manifest_close(&manifest);
     return c->err->code;

@@ -15,9 +15,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-bool tp_commit_is_source(const struct tp_plan *plan, const struct stat *st)
+/* One of its shards. */
+static bool is_source(const struct tp_plan *plan, const struct stat *st)
 {
-    for (size_t i = 0; plan && i < plan->ckpt->file_count; i++)
+    for (size_t i = 0; i < plan->ckpt->file_count; i++)
         if (plan->ckpt->files[i].device == (uint64_t)st->st_dev &&
             plan->ckpt->files[i].inode == (uint64_t)st->st_ino)
             return true;
@@ -35,7 +36,7 @@ enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *
                 src.st_ino == out.st_ino;
     if (err->code)
         return err->code;
-    if (!same && !tp_commit_is_source(plan, &out))
+    if (!same && !is_source(plan, &out))
         return TP_OK;
     tp_err_path(err, path);
     tp_err_hint(err, "choose another output with -o");

@@ -1,11 +1,11 @@
-/* Sums of a block with the vectors of x86; the formula is block_plain() of sums.c. */
+/* Sums of groups with the vectors of x86; the formula is groups_plain() of sums.c. */
 #include "pack/file/sum_block.h"
 
 #if defined(__x86_64__)
 
 #include <immintrin.h>
 
-enum { LINE = 64, GROUP = 4 * LINE };
+enum { LINE = 64 };
 
 /* Words rotated to the left by 8 bits: by a byte, in one instruction. */
 #define TURNED_8 7, 0, 1, 2, 3, 4, 5, 6, 15, 8, 9, 10, 11, 12, 13, 14
@@ -21,13 +21,13 @@ __attribute__((target("avx2"))) static inline uint64_t total_256(__m256i v)
     return (uint64_t)_mm_cvtsi128_si64(two) + (uint64_t)_mm_extract_epi64(two, 1);
 }
 
-__attribute__((target("avx2"))) struct tp_sum tp_sum_block_avx2(const uint8_t *block,
-                                                                const uint64_t *keys)
+__attribute__((target("avx2"))) struct tp_sum
+tp_sum_groups_avx2(const uint8_t *data, const uint64_t *keys, size_t groups)
 {
     const __m256i by_8 = _mm256_setr_epi8(TURNED_8, TURNED_8);
     __m256i a = _mm256_setzero_si256(), b = a;
-    for (int i = 0; i < TP_SUM_BLOCK / 4; i += 32) { /* half a line */
-        const uint8_t *at = block + i / LINE * GROUP + i % LINE;
+    for (size_t i = 0; i < groups * LINE; i += 32) { /* half a line */
+        const uint8_t *at = data + i / LINE * TP_SUM_GROUP + i % LINE;
         __m256i t = _mm256_add_epi64(load_256(at), _mm256_shuffle_epi8(load_256(at + LINE), by_8));
         __m256i u = _mm256_add_epi64(load_256(at + 2 * LINE),
                                      _mm256_shuffle_epi8(load_256(at + 3 * LINE), by_8));
@@ -40,12 +40,12 @@ __attribute__((target("avx2"))) struct tp_sum tp_sum_block_avx2(const uint8_t *b
     return (struct tp_sum){total_256(a), total_256(b)};
 }
 
-__attribute__((target("avx512f"))) struct tp_sum tp_sum_block_avx512(const uint8_t *block,
-                                                                     const uint64_t *keys)
+__attribute__((target("avx512f"))) struct tp_sum
+tp_sum_groups_avx512(const uint8_t *data, const uint64_t *keys, size_t groups)
 {
     __m512i a = _mm512_setzero_si512(), b = a;
-    for (int i = 0; i < TP_SUM_BLOCK / 4; i += LINE) {
-        const uint8_t *at = block + 4 * i;
+    for (size_t i = 0; i < groups * LINE; i += LINE) {
+        const uint8_t *at = data + 4 * i;
         __m512i t = _mm512_add_epi64(_mm512_loadu_si512(at),
                                      _mm512_rol_epi64(_mm512_loadu_si512(at + LINE), 8));
         __m512i u = _mm512_add_epi64(_mm512_loadu_si512(at + 2 * LINE),
@@ -61,15 +61,15 @@ __attribute__((target("avx512f"))) struct tp_sum tp_sum_block_avx512(const uint8
 
 #else
 
-struct tp_sum tp_sum_block_avx2(const uint8_t *block, const uint64_t *keys)
+struct tp_sum tp_sum_groups_avx2(const uint8_t *data, const uint64_t *keys, size_t groups)
 {
-    (void)block, (void)keys;
+    (void)data, (void)keys, (void)groups;
     return (struct tp_sum){0, 0};
 }
 
-struct tp_sum tp_sum_block_avx512(const uint8_t *block, const uint64_t *keys)
+struct tp_sum tp_sum_groups_avx512(const uint8_t *data, const uint64_t *keys, size_t groups)
 {
-    return tp_sum_block_avx2(block, keys);
+    return tp_sum_groups_avx2(data, keys, groups);
 }
 
 #endif

@@ -11,7 +11,16 @@
 #include <string.h>
 
 #define UNUSED_BYTES (UINT64_C(1) << 20) /* of a tensor that nothing is made of */
-enum { WORD = 64 };
+enum { WORD = 64, CHUNK = 256, ALL = (1 << TP_SUM_GROUPS) - 1 };
+
+/* Blocks in pieces. Most are whole soon: who reads columns reads those beside them, too. */
+struct tp_read_chunk {
+    unsigned begun; /* blocks with a part */
+    struct {
+        struct tp_sum sum;
+        unsigned groups; /* a bit each */
+    } parts[CHUNK];
+};
 
 static void own(const struct tp_plan *plan, uint32_t *owner, uint32_t tensor, uint32_t file)
 {
@@ -59,8 +68,10 @@ enum tp_code tp_read_sums_open(struct tp_read_sums *sums, const struct tp_plan *
         blocks += tp_ceil_div(ckpt->tensors[t].bytes, TP_SUM_BLOCK);
     }
     sums->seen = tp_os_zalloc((size_t)(blocks / WORD + 1), sizeof *sums->seen, err);
+    sums->chunk_count = (size_t)(blocks / CHUNK + 1);
+    sums->chunks = tp_os_zalloc(sums->chunk_count, sizeof *sums->chunks, err);
     pthread_mutex_init(&sums->lock, NULL);
-    return sums->seen ? TP_OK : TP_E_MEMORY;
+    return sums->seen && sums->chunks ? TP_OK : TP_E_MEMORY;
 }
 
 void tp_read_sums_close(struct tp_read_sums *sums)
@@ -69,6 +80,9 @@ void tp_read_sums_close(struct tp_read_sums *sums)
         pthread_mutex_destroy(&sums->lock);
     for (size_t f = 0; sums->of && f < sums->plan->file_count; f++)
         free(sums->of[f].items);
+    for (size_t i = 0; sums->chunks && i < sums->chunk_count; i++)
+        free(sums->chunks[i]);
+    free(sums->chunks);
     free(sums->of);
     free(sums->owner);
     free(sums->first_block);
@@ -163,6 +177,55 @@ static uint32_t tensor_at(const struct tp_checkpoint *ckpt, uint32_t file, uint6
                ? ckpt->by_data[low - 1] : TP_NO_TENSOR;
 }
 
+/* Whether groups of a block that are cut off by columns are whole, if these are as even. */
+static bool has_even_rows(const struct tp_tensor *tensor)
+{
+    uint64_t rows = 1;
+    for (uint32_t d = 0; d + 1 < tensor->rank; d++)
+        rows *= tensor->shape[d];
+    return rows && tensor->bytes / rows % TP_SUM_GROUP == 0;
+}
+
+/* Bytes [from, stop) of block number `block` of tensor t. Adds the block when it has been seen in
+ * all of its groups. */
+static enum tp_code add_part(struct tp_read_sums *sums, uint32_t t, uint64_t block,
+                             const uint8_t *data, uint64_t from, uint64_t stop,
+                             struct tp_sum *sum, struct tp_err *err)
+{
+    const struct tp_tensor *tensor = &sums->plan->ckpt->tensors[t];
+    const uint64_t number = sums->first_block[t] + block, bit = bits(number % WORD, number % WORD + 1);
+    struct tp_read_chunk **chunk = &sums->chunks[number / CHUNK];
+    _Atomic uint64_t *seen = &sums->seen[number / WORD];
+    uint64_t first, count;
+    if (stop - from < TP_SUM_GROUP || (block + 1) * TP_SUM_BLOCK > tensor->bytes ||
+        atomic_load_explicit(seen, memory_order_relaxed) & bit || !has_even_rows(tensor))
+        return TP_OK;
+    pthread_mutex_lock(&sums->lock);
+    const bool has = *chunk || (*chunk = tp_os_zalloc(1, sizeof **chunk, err));
+    if (has) {
+        struct tp_sum *part = &(*chunk)->parts[number % CHUNK].sum;
+        unsigned *groups = &(*chunk)->parts[number % CHUNK].groups;
+        (*chunk)->begun += !*groups;
+        for (uint64_t g = tp_ceil_div(from, TP_SUM_GROUP); (g + 1) * TP_SUM_GROUP <= stop; g++)
+            if (!(*groups >> g & 1)) {
+                tp_sum_part(part, data + (g * TP_SUM_GROUP - from), g, 1);
+                *groups |= 1u << g;
+            }
+        if (*groups == ALL && claim(seen, bit, &first, &count))
+            tp_sum_whole(sum, part, tensor->offset + block * TP_SUM_BLOCK);
+        if (*groups == ALL) {
+            *part = (struct tp_sum){0, 0};
+            *groups = 0;
+            if (!--(*chunk)->begun) {
+                free(*chunk);
+                *chunk = NULL;
+            }
+        }
+    }
+    pthread_mutex_unlock(&sums->lock);
+    return has ? TP_OK : TP_E_MEMORY;
+}
+
 enum tp_code tp_read_sums_note(void *arg, const struct tp_checkpoint *ckpt, uint32_t file,
                                const void *data, uint64_t size, uint64_t offset,
                                struct tp_err *err)
@@ -170,23 +233,30 @@ enum tp_code tp_read_sums_note(void *arg, const struct tp_checkpoint *ckpt, uint
     const struct tp_read_watch *watch = arg;
     struct tp_read_sums *sums = watch->sums;
     struct tp_sum sum = {0, 0};
-    if (size < TP_SUM_BLOCK || watch->file == TP_READ_BY_NONE || ckpt != sums->plan->ckpt)
+    if (size < TP_SUM_GROUP || watch->file == TP_READ_BY_NONE || ckpt != sums->plan->ckpt)
         return TP_OK;
     const uint32_t t = tensor_at(ckpt, file, offset);
     if (t == TP_NO_TENSOR || sums->owner[t] != watch->file)
         return TP_OK;
     const struct tp_tensor *tensor = &ckpt->tensors[t];
-    const uint64_t from = offset - tensor->offset;
-    const uint64_t end = from + size < tensor->bytes ? (from + size) / TP_SUM_BLOCK
-                                                     : tp_ceil_div(tensor->bytes, TP_SUM_BLOCK);
+    const uint64_t from = offset - tensor->offset, stop = tp_min_u64(from + size, tensor->bytes);
+    const uint64_t end = stop == tensor->bytes ? tp_ceil_div(stop, TP_SUM_BLOCK)
+                                               : stop / TP_SUM_BLOCK;
     uint64_t block = tp_ceil_div(from, TP_SUM_BLOCK), last;
     enum tp_stage before = tp_stage_set(TP_STAGE_HASH);
+    enum tp_code code = TP_OK;
+    if (from % TP_SUM_BLOCK)
+        code = add_part(sums, t, block - 1, data, from % TP_SUM_BLOCK,
+                        tp_min_u64(TP_SUM_BLOCK, from % TP_SUM_BLOCK + stop - from), &sum, err);
+    if (code == TP_OK && block <= end && end * TP_SUM_BLOCK < stop)
+        code = add_part(sums, t, end, (const uint8_t *)data + (end * TP_SUM_BLOCK - from), 0,
+                        stop % TP_SUM_BLOCK, &sum, err);
     for (; take(sums, t, &block, end, &last); block = last) {
-        uint64_t at = block * TP_SUM_BLOCK, stop = tp_min_u64(last * TP_SUM_BLOCK, tensor->bytes);
-        tp_sum_add(&sum, (const uint8_t *)data + (at - from), stop - at, tensor->offset + at);
+        uint64_t at = block * TP_SUM_BLOCK, to = tp_min_u64(last * TP_SUM_BLOCK, tensor->bytes);
+        tp_sum_add(&sum, (const uint8_t *)data + (at - from), to - at, tensor->offset + at);
     }
     tp_stage_set(before);
-    return add(sums, watch->file, file, &sum, err);
+    return code || !(sum.a | sum.b) ? code : add(sums, watch->file, file, &sum, err);
 }
 
 /* Reads the blocks of a tensor that nobody has seen. */

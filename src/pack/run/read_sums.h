@@ -2,8 +2,9 @@
  *
  * Each tensor is read for one file of the plan, that of the first output made of it, and counts
  * there: so the sums of a finished file can be written down, and a run that goes on, or one that
- * does another part, need not read for it again. What of such a tensor came in pieces smaller than
- * a block, or for other files, is read once more when the file is complete.
+ * does another part, need not read for it again. Of a block that comes in pieces, as columns of a
+ * matrix do, what has come is counted (16 groups). What of such a tensor came in other pieces, or for
+ * other files, is read once more when the file is complete.
  */
 #ifndef TP_PACK_READ_SUMS_H
 #define TP_PACK_READ_SUMS_H
@@ -30,8 +31,10 @@ struct tp_read_sums {
     uint32_t *owner;         /* per tensor of the source: a file of the plan, or TP_READ_BY_NONE */
     uint64_t *first_block;   /* per tensor: the number of its first block */
     _Atomic uint64_t *seen;  /* a bit for each block */
+    struct tp_read_chunk **chunks; /* of blocks of which parts were seen */
+    size_t chunk_count;
     struct tp_read_list *of; /* per file of the plan */
-    pthread_mutex_t lock;    /* of what is in `of` */
+    pthread_mutex_t lock;    /* of what is in `of` and `chunks` */
 };
 #define TP_READ_BY_NONE UINT32_MAX
 
