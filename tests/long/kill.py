@@ -25,6 +25,7 @@ import stfile  # noqa: E402
 import tool  # noqa: E402
 
 JOURNAL = ".tilepack-journal"
+REPLACES = ".tilepack-replaces"  # beside the journal, until what --force replaced is gone
 
 
 def make_source(path, megabytes):
@@ -61,7 +62,7 @@ def contents(path):
         return None
     found = {}
     for name in os.listdir(path):
-        if name != JOURNAL:
+        if name not in (JOURNAL, REPLACES):
             with open(os.path.join(path, name), "rb") as f:
                 found[name] = hashlib.file_digest(f, "sha256").hexdigest()
     return found
@@ -76,7 +77,10 @@ class Scenario:
         self.output = os.path.join(self.root, output)
         self.source = os.path.join(work, "source")
         self.old = old
+        self.previous = os.path.join(work, self.name + "-previous" + os.path.splitext(output)[1])
         os.mkdir(self.root)
+        if old:  # what --force removes is what the program wrote
+            tool.run("convert", self.source, "-o", self.previous, "--quiet", "--to", "fp8-ct")
         began = time.monotonic()
         tool.run(*self.command())
         self.seconds = time.monotonic() - began
@@ -91,12 +95,9 @@ class Scenario:
         shutil.rmtree(self.root)
         os.mkdir(self.root)
         if self.old and self.output.endswith(".safetensors"):
-            with open(self.output, "wb") as f:
-                f.write(b"\2\0\0\0\0\0\0\0{}")  # what --force takes for one
+            shutil.copy(self.previous, self.output)
         elif self.old:
-            os.mkdir(self.output)
-            with open(os.path.join(self.output, "model.safetensors"), "wb") as f:
-                f.write(b"old")
+            shutil.copytree(self.previous, self.output)
         self.before = contents(self.output)
 
     def strike(self, after, number):
@@ -135,7 +136,7 @@ class Scenario:
             return "the bytes differ from those of an undisturbed run"
         left = sorted(set(os.listdir(self.root)) - {os.path.basename(self.output)})
         if os.path.isdir(self.output):
-            left += [n for n in os.listdir(self.output) if n == JOURNAL]
+            left += [n for n in os.listdir(self.output) if n in (JOURNAL, REPLACES)]
         # A single file is made anew; what a killed run left beside it, the next one took.
         return f"left behind: {left}" if left and done.returncode == 0 else None
 
