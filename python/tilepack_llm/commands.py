@@ -63,6 +63,7 @@ class ConvertOptions(TypedDict, total=False):
     include: Iterable[str]
     exclude: Iterable[str]
     no_stack: bool
+    format_file: Iterable[Path]
     model_file: Path
     stacks: str
     merged: str
@@ -100,6 +101,7 @@ class VerifyOptions(TypedDict, total=False):
     """The options of `tilepack verify`, '-' written as '_'; see tilepack(1)."""
 
     importance: Path
+    format_file: Iterable[Path]
     strict: bool
     jobs: int
     device: str

@@ -14,8 +14,10 @@ enum tp_code tp_outcome_wanted(const struct tp_options *o, enum tp_if_exists *wa
               : strcmp(word, "fail") == 0    ? TP_EXISTS_FAIL
               : strcmp(word, "replace") == 0 ? TP_EXISTS_REPLACE
                                              : TP_EXISTS_COMPARE;
-    return !o->force || *wanted == TP_EXISTS_REPLACE
-               ? TP_OK : tp_fail(err, TP_E_USAGE, "--force is --if-exists replace, and not %s", word);
+    if (!o->force || *wanted == TP_EXISTS_REPLACE)
+        return TP_OK;
+    tp_err_hint(err, "give one of the two");
+    return tp_fail(err, TP_E_USAGE, "--force is --if-exists replace, and not %s", word);
 }
 
 void tp_outcome_say_old(const struct tp_convert_result *result)

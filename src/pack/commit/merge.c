@@ -227,7 +227,7 @@ enum tp_code tp_merge(const struct tp_plan *plan, const struct tp_request *reque
     if (code == TP_OK && !result->already_done && !result->skipped &&
         (code = check_parts(&m, &result->already_done)) == TP_OK && !result->already_done)
         code = tp_commit_directory(&m.c, result);
-    if (code == TP_OK)
+    if (code == TP_OK && !result->skipped)
         code = remove_parts(parts, err);
     tp_commit_close(&m.c);
     return code;
