@@ -8,6 +8,7 @@
 #include "pack/text/text.h"
 
 #include <errno.h>
+#include <locale.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -89,6 +90,14 @@ static json_t *unknown_number(const struct reader *r, const char *token)
     return r->python ? made(json_stringn_nocheck(token - 1, strlen(token) + 1)) : NULL;
 }
 
+/* Whatever the locale of the program that has the library says of decimal points. */
+static json_t *read_real(const struct reader *r, const char *token)
+{
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* which is there, and is not freed */
+    double real = c ? strtod_l(token, NULL, c) : 0;
+    return !c ? made(NULL) : isfinite(real) ? made(json_real(real)) : unknown_number(r, token);
+}
+
 /* A number, or true, false or null. */
 static json_t *read_token(struct reader *r)
 {
@@ -103,10 +112,8 @@ static json_t *read_token(struct reader *r)
         return json_boolean(*token == 't');
     if (*token == 'n')
         return json_null();
-    if (strpbrk(token, ".eE")) {
-        double real = strtod(token, NULL);
-        return isfinite(real) ? made(json_real(real)) : unknown_number(r, token);
-    }
+    if (strpbrk(token, ".eE"))
+        return read_real(r, token);
     errno = 0;
     long long number = strtoll(token, NULL, 10);
     return errno != ERANGE ? made(json_integer(number)) : unknown_number(r, token);
