@@ -79,15 +79,9 @@ V void fp8_codes_row(enum tp_dtype dtype, int how, const struct fp8_tile *t, uin
 {
     uint64_t k = 0;
     vf f[64 / VL];
-    for (; k + 128 <= t->width; k += 128) {
+    for (; k + 64 <= t->width; k += 64) {
         two_factors(f, t->factor[k / 128], t->factor[k / 128]);
         fp8_64(dtype, how, t, row, k, f);
-        fp8_64(dtype, how, t, row, k + 64, f);
-    }
-    if (k + 64 <= t->width) {
-        two_factors(f, t->factor[k / 128], t->factor[k / 128]);
-        fp8_64(dtype, how, t, row, k, f);
-        k += 64;
     }
     if (k < t->width)
         e4m3_rest(dtype, how, t->in + (row + k) * value_bytes(dtype), t->out + row + k,
