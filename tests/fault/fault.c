@@ -91,7 +91,8 @@ static void run_again(uint64_t n, enum fault fault)
     /* So is what was replaced and kept. */
     bool kept = code == TP_E_EXISTS && scenario->stranger;
     check(code == TP_OK || there || kept, "the next run fails", n, fault, err.what);
-    check(!job_difference(scenario, &places), "after the next run", n, fault, job_difference(scenario, &places));
+    const char *difference = job_difference(scenario, &places);
+    check(!difference, "after the next run", n, fault, difference);
 }
 
 static void check_state(uint64_t n, enum fault fault, enum tp_code code)

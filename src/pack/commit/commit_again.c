@@ -343,8 +343,8 @@ enum tp_code tp_commit_fail_found(const struct tp_commit *c, const struct tp_loo
     struct tp_err *err = c->err;
     err->reason = tp_found_reason(look->found);
     tp_err_path(err, c->output);
-    tp_err_hint(err, "--if-exists skip leaves it as it is; --force replaces it once the new output is "
-                     "complete");
+    tp_err_hint(err, "--if-exists skip leaves it as it is; --force replaces it once the new output "
+                     "is complete");
     switch (look->found) {
     case TP_FOUND_SAME:
     case TP_FOUND_AGAIN:

@@ -210,7 +210,7 @@ static char *find_card(const struct tp_commit *c)
 static enum tp_code read_card(struct tp_commit *c, char **text)
 {
     struct stat st;
-    size_t size;
+    size_t size = 0;
     int fd = -1;
     char *path = find_card(c);
     enum tp_code code =

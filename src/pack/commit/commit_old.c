@@ -272,8 +272,8 @@ enum tp_code tp_commit_fail_old(const struct tp_commit *c)
     c->err->reason = "old";
     tp_err_path(c->err, c->old);
     tp_err_hint(c->err, "look at it, and remove it or move it away");
-    return tp_fail(c->err, TP_E_EXISTS, "what an earlier --force has replaced is here, where this one "
-                   "would put what it replaces");
+    return tp_fail(c->err, TP_E_EXISTS, "what an earlier --force has replaced is here, where this "
+                   "one would put what it replaces");
 }
 
 /* ---- single files ---- */

@@ -1,7 +1,8 @@
 /* The journal of a directory that is being written: which shards are finished.
  * Lines of text, fsynced one by one; a line cut off by a crash does not count. The first says
  * which plan; then may come the source, behind "# source ", and the command, behind "# "; then one
- * for each shard: its name, its hash, "read", and of what was read for it (run/read_sums.h) SOURCE:SUM.
+ * for each shard: its name, its hash, "read", and SOURCE:SUM of what was read for it
+ * (run/read_sums.h).
  */
 #ifndef TP_PACK_JOURNAL_H
 #define TP_PACK_JOURNAL_H

@@ -13,7 +13,7 @@
 struct tp_manifest_data {
     struct tp_sum *sums; /* per file of the checkpoint, valid where `known` */
     bool *known;
-    bool card; /* it has a model card, of this size and hash, whose text went into that of the output */
+    bool card; /* it has a model card of this size and hash, whose text went into the output's */
     uint64_t card_size;
     uint8_t card_hash[TP_HASH_BYTES];
 };

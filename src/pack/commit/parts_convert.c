@@ -113,7 +113,8 @@ enum tp_code tp_convert_part(const struct tp_plan *plan, const struct tp_request
                              struct tp_convert_result *result, struct tp_err *err)
 {
     struct tp_commit c = {.plan = plan, .request = request, .options = options, .output = output,
-                          .result = result, .texts = tp_part_write, .err = err, .dir = -1, .journal = {.fd = -1}};
+                          .result = result, .texts = tp_part_write, .err = err, .dir = -1,
+                          .journal = {.fd = -1}};
     struct tp_run_options run = options->run;
     struct tp_budget ignored;
     bool *others = tp_os_zalloc(plan->file_count + 1, sizeof *others, err);

@@ -1,4 +1,5 @@
-/* Writing the card. Says nothing of the machine, the time or the parts of a conversion, so that all ways to one output give one card.
+/* Writing the card. It says nothing of the machine, the time or the parts of a conversion, so that
+ * all ways to one output give one card.
  *
  * The metadata is YAML between two lines "---". It is taken over as text, line by line: only
  * what stands at the beginning of a line is understood.

@@ -193,7 +193,8 @@ static enum tp_code add_part(struct tp_read_sums *sums, uint32_t t, uint64_t blo
                              struct tp_sum *sum, struct tp_err *err)
 {
     const struct tp_tensor *tensor = &sums->plan->ckpt->tensors[t];
-    const uint64_t number = sums->first_block[t] + block, bit = bits(number % WORD, number % WORD + 1);
+    const uint64_t number = sums->first_block[t] + block;
+    const uint64_t bit = bits(number % WORD, number % WORD + 1);
     struct tp_read_chunk **chunk = &sums->chunks[number / CHUNK];
     _Atomic uint64_t *seen = &sums->seen[number / WORD];
     uint64_t first, count;

@@ -2,8 +2,8 @@
  *
  * jansson passes over a failed allocation: its reader and its writer lose bytes, an object that is
  * built lacks a key, and nobody is told. So texts are read here, by the strict scanner, trees are
- * built and written with the functions below, and failures are counted per thread. A function that reads or builds JSON takes
- * a mark first and hands its code through the check last.
+ * built and written with the functions below, and failures are counted per thread. A function that
+ * reads or builds JSON takes a mark first and hands its code through the check last.
  */
 #ifndef TP_PACK_JSON_TREE_H
 #define TP_PACK_JSON_TREE_H

@@ -58,7 +58,8 @@ static const char *refuse_braces(const char *at)
     }
     if (*end != '}' || end == at + 1)
         return "a repeat is written {m}, {m,} or {m,n}";
-    return end > most && most + strspn(most, "0") == end ? "a repeat of no times is not read here" : NULL;
+    return end > most && most + strspn(most, "0") == end ? "a repeat of no times is not read here"
+                                                         : NULL;
 }
 
 /* The bytes of "[:digit:]" but the last, or 0. */
