@@ -172,8 +172,8 @@ assert (said["kind"], said.get("reason", "")) == (sys.argv[4], sys.argv[5]), sai
 }
 reason "no sum" 7 exists source-maybe from copied made2
 reason "a new output" 0 written "" from model new
-reason "done" 0 done same from model new
-reason "a copy" 0 done read-again from copied new
+reason "done" 0 "done" same from model new
+reason "a copy" 0 "done" read-again from copied new
 reason "another step" 7 exists source from step-1 new
 reason "another format" 7 exists format "$TILEPACK" convert "$work/model" -o "$work/new" --to mxfp8-ct
 answers "which one it is in" 7 "in another format: fp8-ct" \

@@ -33,7 +33,7 @@ rm "$work/results.old"
 check "nor is it in a conversion's way that replaces nothing" convert results -q
 check "what is ours goes" convert results -q --force --shard-size 1MB
 check "for good" test ! -e "$work/results.old"
-check "and is of the new options" test "$(ls "$work/results"/*.safetensors | wc -l)" -gt 1
+check "and is of the new options" test "$(find "$work/results" -name "*.safetensors" | wc -l)" -gt 1
 mkdir "$work/empty"
 check "an empty folder makes way unasked" convert empty -q
 

@@ -27,7 +27,7 @@ set -- --to w4a8-cutlass --shard-size 500kB
 "$TILEPACK" convert "$work/src" -o "$work/one" "$@" -q || exit 1
 for i in 3 1 4 2; do part $i/4 four "$@" || bad "part $i/4"; done
 check "parts leave DST alone" test ! -e "$work/four" -a ! -e "$work/four.partial"
-check "a part has its shards and what it says of them" test "$(ls "$(of 1/4 four)" | wc -l)" = 3
+check "a part has its shards and what it says of them" test "$(find "$(of 1/4 four)" -mindepth 1 | wc -l)" = 3
 check "again it does nothing" part 1/4 four "$@"
 check "four parts merge" merge four
 check "four parts equal one process in every file" same "$work/one" "$work/four"
