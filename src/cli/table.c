@@ -101,12 +101,12 @@ static void table_end(struct tp_writer *w, char bracket)
 static const char *behind(const char *column, const char *object, const char *key)
 {
     size_t size = object ? strlen(object) : 0;
-    if (object && (strncmp(column, object, size) || column[size++] != '.'))
+    if (object && (strncmp(column, object, size) != 0 || column[size++] != '.'))
         return NULL;
     column += size;
     size = strlen(key);
-    return strncmp(column, key, size) || (column[size] && column[size] != ' ') ? NULL
-                                                                             : column + size;
+    return strncmp(column, key, size) != 0 || (column[size] && column[size] != ' ') ? NULL
+                                                                                  : column + size;
 }
 
 static char *cell_text(const struct tp_member *member, const char *how, struct tp_err *err)
@@ -144,8 +144,10 @@ static void table_member(struct tp_writer *w, const struct tp_member *member)
 void tp_table_open(struct tp_table *table, const struct tp_field *fields, size_t count,
                    const char *list)
 {
-    *table = (struct tp_table){.w = {table_begin, table_end, table_member}, .fields = fields,
-                               .count = count, .list = list, .row = !list, .ascii = true};
+    *table = (struct tp_table){.w = {.begin = table_begin, .end = table_end,
+                                     .member = table_member},
+                               .fields = fields, .count = count, .list = list, .row = !list,
+                               .ascii = true};
     for (size_t i = 0; i < count; i++)
         table->width[i] = strlen(fields[i].title);
 }

@@ -54,7 +54,7 @@ enum tp_code tp_part_write(struct tp_commit *c)
         if (!text)
             code = tp_fail(c->err, TP_E_MEMORY, "out of memory for what the part says of itself");
     }
-    if ((code = tp_json_check(mark, code, c->err)) == TP_OK)
+    if ((code = tp_json_check(mark, code, c->err)) == TP_OK && text)
         code = tp_commit_write_small(c, TP_PART_FILE, text, strlen(text), false);
     free(text);
     free(journal);

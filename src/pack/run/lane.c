@@ -74,6 +74,12 @@ static const struct tp_op_at *at_size(struct tp_lane *lane, const struct tp_op *
     return tp_ops_at(&lane->ops, op, size, false, &lane->err);
 }
 
+/* The code of a failure that is in lane->err; never TP_OK. */
+static enum tp_code failed(const struct tp_lane *lane)
+{
+    return lane->err.code ? lane->err.code : TP_E_INPUT;
+}
+
 /* A kernel multiplies by any of the eight scales of a group, and what is taken over is one. */
 static enum tp_code check_eights(struct tp_lane *lane, const struct tp_weight *weight,
                                  const struct tp_op *op, struct tp_box3 box,
@@ -185,8 +191,8 @@ static enum tp_code load_values(struct tp_lane *lane, const struct tp_unit *unit
     if ((code = source_of(lane, unit, box, &source)))
         return code;
     at = at_size(lane, &source.weight->form->op, source.cover.size);
-    if (!at)
-        return lane->err.code;
+    if (!at) /* as failed(), which clang's analyser does not look into from here */
+        return lane->err.code ? lane->err.code : TP_E_INPUT;
     if ((code = begin(lane, at->total, tp_value_bytes(source.cover.size, unit->form->dtype))) ||
         (code = read_source(lane, &source, at, &args)))
         return code;
@@ -327,7 +333,7 @@ static enum tp_code convert_packed(struct tp_lane *lane, const struct tp_unit *u
     const struct tp_op_at *to = at_size(lane, &unit->form->op, args->box);
     enum tp_code code;
     if (!from || !to)
-        return lane->err.code;
+        return failed(lane);
     if ((code = begin(lane, from->total, to->total)) ||
         (code = read_source(lane, source, from, args)))
         return code;
@@ -355,7 +361,7 @@ static enum tp_code convert_cut(struct tp_lane *lane, const struct tp_unit *unit
     const struct tp_op_at *cut = at_size(lane, &unit->form->op, args->box);
     enum tp_code code;
     if (!from || !to || !cut)
-        return lane->err.code;
+        return failed(lane);
     whole.box = source->cover.size;
     whole.to_at = to;
     if ((code = begin(lane, from->total, to->total + cut->total)) ||
@@ -385,7 +391,7 @@ static enum tp_code convert_values(struct tp_lane *lane, const struct tp_unit *u
     if (code)
         return code;
     if (!(at = at_size(lane, &unit->form->op, box->size)))
-        return lane->err.code;
+        return failed(lane);
     if ((code = begin(lane, in_bytes, at->total)))
         return code;
     void *to = tp_arena_take(lane->compute.in, in_bytes);
@@ -413,7 +419,7 @@ static enum tp_code convert_gathered(struct tp_lane *lane, const struct tp_unit 
     const struct tp_op_at *to = at_size(lane, &unit->form->op, box->size);
     struct tp_dense_op dense;
     struct tp_op_at from;
-    enum tp_code code = to ? TP_OK : lane->err.code;
+    enum tp_code code = to ? TP_OK : failed(lane);
     tp_dense_op(&source.weight->form->op, &dense);
     if (code || (code = tp_op_at(&dense.op, box->size, false, &from, &lane->err)) ||
         (code = begin(lane, from.total, to->total)))
@@ -515,7 +521,7 @@ static enum tp_code convert_piece(struct tp_lane *lane, const struct tp_unit *un
     memcpy(lane->piece.data, values, bytes); /* where they are is needed now */
     const struct tp_op_at *at = at_size(lane, op, wide), *cut = at_size(lane, op, piece->size);
     if (!at || !cut)
-        return lane->err.code;
+        return failed(lane);
     if ((code = begin(lane, tp_value_bytes(wide, unit->form->dtype), at->total + cut->total)))
         return code;
     void *to = tp_arena_take(lane->compute.in, tp_value_bytes(wide, unit->form->dtype));

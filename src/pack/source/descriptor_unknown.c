@@ -126,7 +126,6 @@ static enum tp_code read_place(const json_t *json, struct tp_op_out *op, struct 
 {
     const json_t *layout = json_object_get(json, "layout"), *fill = json_object_get(json, "fill");
     json_int_t byte = json_integer_value(fill);
-    enum tp_code code;
     op->per_n = op->per_k = 1;
     if (!layout)
         return op->role == TP_ROLE_WORDS || op->role == TP_ROLE_GLOBAL
@@ -135,7 +134,7 @@ static enum tp_code read_place(const json_t *json, struct tp_op_out *op, struct 
     if (!json_is_integer(fill) || byte < 0 || byte > 255)
         return bad(err, "\"fill\" is no byte");
     op->fill = (uint8_t)byte;
-    if ((code = tp_format_pair(json_object_get(json, "per"), 0, &op->per_n, &op->per_k, NULL)))
+    if (tp_format_pair(json_object_get(json, "per"), 0, &op->per_n, &op->per_k, NULL))
         return bad(err, "\"per\" is wrong");
     if (op->role == TP_ROLE_CODES && (op->per_n != 1 || op->per_k != 1))
         return bad(err, "codes are not one for each element");
