@@ -200,9 +200,9 @@ fails "no parts" 2 "there are no parts" merge nothing
 check "a single file has no parts" test $? = 2
 mkdir "$(of 1/2 mine)"
 echo mine >"$(of 1/2 mine)/notes"
-fails "a folder of somebody's under a part's name" 2 "mine.part-1-of-2: it has the name of a part" \
+fails "a folder of somebody's under a part's name" 7 "mine.part-1-of-2: it has the name of a part" \
     part 1/2 mine "$@"
-fails "it stops merge, too" 2 "mine.part-1-of-2: it has the name of a part" merge mine
+fails "it stops merge, too" 7 "mine.part-1-of-2: it has the name of a part" merge mine
 check "which stays" test -e "$(of 1/2 mine)/notes"
 
 # A part whose process is at work: nobody else is it.
