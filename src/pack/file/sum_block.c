@@ -40,6 +40,16 @@ tp_sum_groups_avx2(const uint8_t *data, const uint64_t *keys, size_t groups)
     return (struct tp_sum){total_256(a), total_256(b)};
 }
 
+/* _mm512_reduce_add_epi64() adds signed numbers, of which C allows no overflow. */
+__attribute__((target("avx512f"))) static inline uint64_t total_512(__m512i v)
+{
+    uint64_t words[8], total = 0;
+    _mm512_storeu_si512(words, v);
+    for (int i = 0; i < 8; i++)
+        total += words[i];
+    return total;
+}
+
 __attribute__((target("avx512f"))) struct tp_sum
 tp_sum_groups_avx512(const uint8_t *data, const uint64_t *keys, size_t groups)
 {
@@ -55,8 +65,7 @@ tp_sum_groups_avx512(const uint8_t *data, const uint64_t *keys, size_t groups)
         t = _mm512_add_epi32(t, _mm512_loadu_si512((const uint8_t *)keys + i));
         a = _mm512_add_epi64(a, _mm512_mul_epu32(t, _mm512_srli_epi64(t, 32)));
     }
-    return (struct tp_sum){(uint64_t)_mm512_reduce_add_epi64(a),
-                           (uint64_t)_mm512_reduce_add_epi64(b)};
+    return (struct tp_sum){total_512(a), total_512(b)};
 }
 
 #else
