@@ -401,7 +401,8 @@ def cards_within(work):
         source = os.path.join(work, "rows")
         os.makedirs(source)
         one_weight(os.path.join(source, "model.safetensors"), shape)
-        for to in ("fp8-dynamic-ct", "int8-ct", "w8a16-marlin-channel", "w4a8-cutlass"):
+        formats = ["fp8-dynamic-ct", "int8-ct", "w8a16-marlin-channel"]
+        for to in formats + ["w4a8-cutlass"] * (shape[0] >= 16):  # which wants tiles of 16 rows
             status, errors, _, peak = measure("convert", source, "-o", out, "--to", to, "-q",
                                               "--include", ".", "--max-memory", "32MiB",
                                               "--device", "cpu")
