@@ -115,10 +115,9 @@ $(UNIT:=.o): $(BUILD)/unit/%.o: tests/unit/%.c $(BUILD)/config
 $(UNIT): %: %.o $(BUILD)/libtilepack.a
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LDLIBS) -lcmocka
 
-# The base and the kernels of the host alone, which another machine's compiler makes without the
-# libraries: tests/other/arm.sh.
-$(BUILD)/kernels.a: $(filter $(BUILD)/src/base/%,$(LIB_OBJ)) $(ROW_OBJ) \
-    $(patsubst %.c,$(BUILD)/%.o,$(filter-out src/kernels/cuda/%,$(KERNELS)))
+# The base and the kernels alone, which another machine's compiler makes without the libraries:
+# tests/other/arm.sh.
+$(BUILD)/kernels.a: $(filter $(BUILD)/src/base/% $(BUILD)/src/kernels/%,$(LIB_OBJ))
 	@rm -f $@
 	$(call say,AR,$@)ar rcsD $@ $^
 

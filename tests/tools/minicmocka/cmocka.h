@@ -30,6 +30,8 @@ struct CMUnitTest {
     } while (0)
 #define assert_false(x) assert_true(!(x))
 #define assert_non_null(x) assert_true((x) != NULL)
+#define assert_null(x) assert_true((x) == NULL)
+#define assert_ptr_equal(a, b) assert_true((a) == (b))
 #define assert_int_equal(a, b)                                                       \
     do {                                                                             \
         long long mini_a = (long long)(a), mini_b = (long long)(b);                  \
