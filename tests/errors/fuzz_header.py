@@ -29,7 +29,7 @@ SOURCES = ["src/pack/os/os.c", "src/pack/os/calls.c", "src/pack/os/memory.c",
            "src/pack/os/store.c", "src/pack/text/name_set.c",
            "src/pack/text/json_scan.c", "src/pack/text/text.c",
            "src/pack/file/st_write.c", "src/pack/file/st_parse.c",
-           "src/base/error.c", "src/base/dtype.c", "src/base/num.c"]
+           "src/base/escape.c", "src/base/error.c", "src/base/dtype.c", "src/base/num.c"]
 BITS = {"BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "U8": 8, "I8": 8, "F8_E5M2": 8,
         "F8_E4M3": 8, "F8_E8M0": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32,
         "U32": 32, "F32": 32, "C64": 64, "F64": 64, "I64": 64, "U64": 64}
