@@ -41,7 +41,7 @@ ISAS     = $(patsubst src/kernels/cpu/cpu_%.c,%,$(sort $(wildcard src/kernels/cp
 ALGORITHMS = $(patsubst src/kernels/cpu/cpu_%.inc,%,$(sort $(wildcard src/kernels/cpu/cpu_*.inc)))
 ROW_OBJ  = $(foreach isa,$(ISAS),$(ALGORITHMS:%=$(BUILD)/src/kernels/cpu/$(isa)/%.o))
 BENCH    = $(sort $(wildcard src/pack/bench/*.c))
-PACK     = $(filter-out $(BENCH),$(sort $(wildcard src/pack/*/*.c)))
+PACK     = $(filter-out $(BENCH),$(sort $(wildcard src/pack/*/*.c src/pack/plan/*/*.c)))
 CLI      = $(sort $(wildcard src/cli/*.c))
 FORMATS  = $(sort $(wildcard formats/*.json))
 MODELS   = $(sort $(wildcard models/*.json))

@@ -17,7 +17,7 @@
 #include "pack/os/os.h"
 #include "pack/run/device.h"
 #include "pack/commit/parts.h"
-#include "pack/plan/unserved.h"
+#include "pack/plan/file/unserved.h"
 #include "pack/run/run.h"
 #include "pack/text/text.h"
 

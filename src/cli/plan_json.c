@@ -1,7 +1,7 @@
 /* The plan as one JSON object. */
 #include "cli/plan_report.h"
 #include "cli/report.h"
-#include "pack/plan/config.h"
+#include "pack/plan/file/config.h"
 
 static void put_output(struct tp_writer *w, const struct tp_plan *plan,
                        const struct tp_output *output)

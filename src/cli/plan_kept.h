@@ -3,7 +3,7 @@
 #define TP_CLI_PLAN_KEPT_H
 
 #include "cli/writer.h"
-#include "pack/plan/plan.h"
+#include "pack/plan/unit/plan.h"
 
 struct tp_kept_reason {
     const char *why; /* of the plan; NULL: several, which the list has no room for */

@@ -7,7 +7,7 @@
 #include "cli/report.h"
 #include "base/suffix.h"
 #include "pack/os/os.h"
-#include "pack/plan/config.h"
+#include "pack/plan/file/config.h"
 #include "pack/source/ckpt_dir.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
 #include "cli/options.h"
 #include "cli/writer.h"
-#include "pack/plan/plan.h"
+#include "pack/plan/unit/plan.h"
 
 /* As text, or as one JSON object. Return the exit status. */
 int tp_plan_print(const struct tp_plan *plan, const struct tp_options *o);

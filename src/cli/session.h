@@ -4,8 +4,8 @@
 #define TP_CLI_SESSION_H
 
 #include "cli/source_open.h"
-#include "pack/plan/plan.h"
-#include "pack/plan/request.h"
+#include "pack/plan/unit/plan.h"
+#include "pack/plan/unit/request.h"
 
 #include <stdatomic.h>
 

@@ -6,8 +6,8 @@
  */
 #include "folder.h"
 
-#include "pack/plan/config.h"
-#include "pack/plan/request.h"
+#include "pack/plan/file/config.h"
+#include "pack/plan/unit/request.h"
 #include "pack/source/source_config.h"
 #include "pack/text/json_edit.h"
 

@@ -5,7 +5,7 @@
  */
 #include "folder.h"
 
-#include "pack/plan/request.h"
+#include "pack/plan/unit/request.h"
 
 static void record(const struct tp_request *request)
 {

@@ -6,9 +6,9 @@
 
 #include <cmocka.h>
 
-#include "pack/plan/box.h"
-#include "pack/plan/constant.h"
-#include "pack/plan/plan_build.h"
+#include "pack/plan/cut/box.h"
+#include "pack/plan/unit/constant.h"
+#include "pack/plan/unit/build.h"
 
 #include <stdio.h>
 #include <stdlib.h>

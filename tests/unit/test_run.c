@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "../tools/ops.h"
-#include "pack/plan/constant.h"
+#include "pack/plan/unit/constant.h"
 #include "pack/run/compute.h"
 #include "pack/run/device.h"
 #include "pack/run/jobs.h"

@@ -14,7 +14,7 @@
 #include "base/num.h"
 #include "kernels/op/codec.h"
 #include "pack/os/clock.h"
-#include "pack/plan/box.h"
+#include "pack/plan/cut/box.h"
 #include "pack/os/os.h"
 #include "pack/os/buffer.h"
 

@@ -9,8 +9,8 @@
 #include "base/num.h"
 #include "kernels/op/distance.h"
 #include "pack/os/os.h"
-#include "pack/plan/origin.h"
-#include "pack/plan/plan_build.h"
+#include "pack/plan/unit/origin.h"
+#include "pack/plan/unit/build.h"
 #include "pack/run/budget.h"
 
 #include <stdlib.h>

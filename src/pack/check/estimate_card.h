@@ -5,7 +5,7 @@
 #ifndef TP_PACK_ESTIMATE_CARD_H
 #define TP_PACK_ESTIMATE_CARD_H
 
-#include "pack/plan/card.h"
+#include "pack/plan/file/card.h"
 #include "pack/run/run_options.h"
 
 /* For tp_convert_options.errors. Of `run`: jobs, memory and stop. Weights with rows so long that

@@ -6,7 +6,7 @@
 #define TP_PACK_VALUES_H
 
 #include "pack/os/buffer.h"
-#include "pack/plan/box.h"
+#include "pack/plan/cut/box.h"
 
 #include <stdatomic.h>
 

@@ -9,7 +9,7 @@
 #define TP_PACK_COMMIT_H
 
 #include "pack/commit/manifest.h"
-#include "pack/plan/request.h"
+#include "pack/plan/unit/request.h"
 #include "pack/run/run_options.h"
 
 struct tp_card_use;

@@ -9,7 +9,7 @@
 #include "pack/commit/commit.h"
 #include "pack/commit/journal.h"
 #include "pack/run/read_sums.h"
-#include "pack/plan/plan.h"
+#include "pack/plan/unit/plan.h"
 
 #include <sys/stat.h>
 
@@ -123,7 +123,7 @@ enum tp_code tp_commit_keep_file(struct tp_commit *c, bool act);
 /* A name that files of published checkpoints have, and logs or notes beside them have not. */
 bool tp_commit_is_usual(const char *name);
 /* That of a shard to the letter, whatever the options: "model.safetensors",
- * "model-00001-of-00002.safetensors" (plan_files.c), and archives. */
+ * "model-00001-of-00002.safetensors" (plan/file/files.c), and archives. */
 bool tp_commit_is_shard(const char *name);
 #define TP_PART_FILE "tilepack-part.json" /* in the directory of a part */
 

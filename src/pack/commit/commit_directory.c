@@ -9,7 +9,7 @@
 #include "base/suffix.h"
 #include "pack/commit/manifest_note.h"
 #include "pack/os/below.h"
-#include "pack/plan/command.h"
+#include "pack/plan/file/command.h"
 #include "pack/run/budget.h"
 #include "pack/run/run.h"
 #include "pack/sink/compress.h"

@@ -6,13 +6,13 @@
 #include "pack/commit/commit_build.h"
 
 #include "pack/sink/compress.h"
-#include "pack/plan/card.h"
-#include "pack/plan/config.h"
+#include "pack/plan/file/card.h"
+#include "pack/plan/file/config.h"
 #include "pack/text/json_tree.h"
 #include "pack/os/below.h"
 #include "pack/source/ckpt_links.h"
 #include "pack/source/index.h"
-#include "pack/plan/describe.h"
+#include "pack/plan/file/describe.h"
 
 #include <errno.h>
 #include <fcntl.h>

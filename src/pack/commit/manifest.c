@@ -2,7 +2,7 @@
 #include "pack/commit/manifest.h"
 
 #include "pack/file/own_hash.h"
-#include "pack/plan/describe.h"
+#include "pack/plan/file/describe.h"
 #include "pack/text/json_indent.h"
 #include "pack/text/json_tree.h"
 #include "pack/os/os.h"

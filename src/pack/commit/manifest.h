@@ -6,7 +6,7 @@
 
 #include "pack/commit/manifest_read.h"
 #include "pack/file/sums.h"
-#include "pack/plan/plan.h"
+#include "pack/plan/unit/plan.h"
 #include "pack/text/text.h"
 
 /* What was read of the source, beside its headers. */

@@ -3,7 +3,7 @@
 #include "pack/inspect/inspect.h"
 
 #include "base/num.h"
-#include "pack/plan/box.h"
+#include "pack/plan/cut/box.h"
 #include "pack/os/buffer.h"
 #include "pack/os/os.h"
 #include "pack/run/packed_io.h"

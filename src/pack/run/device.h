@@ -2,7 +2,7 @@
 #ifndef TP_PACK_DEVICE_H
 #define TP_PACK_DEVICE_H
 
-#include "pack/plan/plan.h"
+#include "pack/plan/unit/plan.h"
 #include "pack/run/compute.h"
 
 enum { TP_MAX_DEVICES = 64 };

@@ -3,7 +3,7 @@
 #ifndef TP_PACK_DROPBEHIND_H
 #define TP_PACK_DROPBEHIND_H
 
-#include "pack/plan/box.h"
+#include "pack/plan/cut/box.h"
 #include "pack/source/traces.h"
 
 #include <stdatomic.h>

@@ -6,7 +6,7 @@
 #include "base/num.h"
 #include "kernels/op/word_bits.h"
 #include "pack/os/buffer.h"
-#include "pack/plan/box.h"
+#include "pack/plan/cut/box.h"
 #include "pack/run/packed_io.h"
 
 #include <string.h>

@@ -5,7 +5,7 @@
 #ifndef TP_PACK_GATHER_ROWS_H
 #define TP_PACK_GATHER_ROWS_H
 
-#include "pack/plan/plan.h"
+#include "pack/plan/unit/plan.h"
 
 
 /* An operation with the elements of another one, in order. */

@@ -7,7 +7,7 @@
 #ifndef TP_PACK_JOBS_H
 #define TP_PACK_JOBS_H
 
-#include "pack/plan/box.h"
+#include "pack/plan/cut/box.h"
 
 enum tp_job_kind {
     TP_JOB_HEADER,

@@ -6,7 +6,7 @@
 
 #include "kernels/op/op_at.h"
 #include "pack/os/buffer.h"
-#include "pack/plan/box.h"
+#include "pack/plan/cut/box.h"
 #include "pack/sink/sink.h"
 #include "pack/source/contents.h"
 

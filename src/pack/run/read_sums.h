@@ -10,7 +10,7 @@
 #define TP_PACK_READ_SUMS_H
 
 #include "pack/file/sums.h"
-#include "pack/plan/plan.h"
+#include "pack/plan/unit/plan.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -4,7 +4,7 @@
 #include "pack/run/row_marks.h"
 
 #include "base/num.h"
-#include "pack/plan/box.h"
+#include "pack/plan/cut/box.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
 #ifndef TP_PACK_RUN_H
 #define TP_PACK_RUN_H
 
-#include "pack/plan/box.h"
+#include "pack/plan/cut/box.h"
 #include "pack/run/run_options.h"
 #include "pack/sink/sink.h"
 

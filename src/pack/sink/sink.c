@@ -4,7 +4,7 @@
 
 #include "base/num.h"
 #include "pack/os/os.h"
-#include "pack/plan/constant.h"
+#include "pack/plan/unit/constant.h"
 
 #include <stdlib.h>
 #include <string.h>

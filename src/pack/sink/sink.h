@@ -6,7 +6,7 @@
 
 #include "pack/os/below.h"
 #include "pack/file/leafhash.h"
-#include "pack/plan/plan.h"
+#include "pack/plan/unit/plan.h"
 #include "pack/sink/assemble.h"
 
 /* Offset of bytes that belong to a file's header and not to an output. */

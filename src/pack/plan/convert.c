@@ -1,0 +1,56 @@
+/* The plan of a conversion, from what is asked for to the last offset. What each step does
+ * is in the file of its name.
+ */
+#include "pack/plan/unit/build.h"
+
+#include "pack/os/os.h"
+#include "pack/plan/file/config.h"
+#include "pack/text/json_tree.h"
+
+#include <string.h>
+
+static enum tp_code keep_the_rest(struct tp_builder *b)
+{
+    const struct tp_weights *weights = b->plan->weights;
+    enum tp_code code = TP_OK;
+    for (uint32_t w = 0; w < weights->count && b->request->weights_only; w++)
+        if (b->choices[w].reason && strcmp(b->choices[w].reason, TP_REASON_SAME) == 0)
+            tp_plan_leave_inputs(b, w);
+    for (uint32_t w = 0; w < weights->count && code == TP_OK; w++)
+        if (!b->choices[w].rule)
+            code = tp_plan_keep_weight(b, w, b->choices[w].reason);
+    for (size_t i = 0; i < weights->other_count && code == TP_OK; i++)
+        if (!b->taken[weights->other[i]])
+            code = tp_plan_add_kept(b, weights->other[i], UINT32_MAX, NULL);
+    return code ? code : tp_plan_note_inputs(b);
+}
+
+enum tp_code tp_plan_convert(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
+                             struct tp_request *request, const char *file_name,
+                             struct tp_plan *plan, struct tp_err *err)
+{
+    struct tp_builder b = {.plan = plan, .request = request, .err = err};
+    uint64_t mark = tp_json_mark();
+    *plan = (struct tp_plan){.ckpt = ckpt, .weights = weights};
+    b.choices = tp_os_zalloc(weights->count + 1, sizeof *b.choices, err);
+    b.taken = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *b.taken, err);
+    enum tp_code code = b.choices && b.taken ? TP_OK : TP_E_MEMORY;
+    if (code == TP_OK && (code = tp_plan_select(&b)) == TP_OK &&
+        (code = tp_plan_check_sources(&b)) == TP_OK &&
+        (code = tp_plan_check_origins(ckpt, weights, !file_name, err)) == TP_OK &&
+        (code = tp_plan_check_importance(&b)) == TP_OK && (code = tp_plan_units(&b)) == TP_OK &&
+        (code = tp_plan_stats(&b)) == TP_OK && (code = tp_plan_recast(&b)) == TP_OK &&
+        (code = keep_the_rest(&b)) == TP_OK) {
+        tp_builder_close(&b); /* what comes now needs the memory */
+        code = tp_plan_check_takers(plan, err);
+        if (code == TP_OK)
+            code = tp_plan_files(&b, file_name);
+    }
+    if (code == TP_OK)
+        code = file_name ? tp_config_dispensable(plan, err) : tp_config_check(plan, err);
+    code = tp_json_check(mark, code, err);
+    tp_builder_close(&b);
+    if (code)
+        tp_plan_close(plan);
+    return code;
+}

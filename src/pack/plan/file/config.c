@@ -1,0 +1,508 @@
+/* quantization_config: what each family of readers wants, from the "config" of
+ * the format files.
+ *
+ * Layers are listed by exact name, generated from what was really kept: the one
+ * form that every reader understands. A kernel-ready format gets a quant_method
+ * of our own, so that a stock loader refuses it instead of misreading it.
+ */
+#include "pack/plan/file/config.h"
+
+#include "pack/text/json_edit.h"
+#include "pack/text/json_tree.h"
+#include "pack/model/model_names.h"
+#include "pack/plan/file/kept_list.h"
+#include "pack/os/os.h"
+#include "pack/source/source_config.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Formats used by the plan, in order of first use. */
+struct used {
+    const struct tp_unit *unit[16]; /* one of each format and settings */
+    size_t count;
+};
+
+/* What the format says to readers. Of zero points and order that another tool wrote it says
+ * nothing: they need not be those that are written here. */
+static const json_t *config_of(const struct tp_plan *plan, const struct tp_unit *unit)
+{
+    bool own = unit >= plan->units && unit < plan->units + plan->unit_count;
+    if (own || !(tp_op_needs(&unit->form->format->op) & TP_NEED_REFERENCE) ||
+        plan->weights->items[unit->views[0].weight].origin)
+        return unit->form->format->config;
+    return NULL;
+}
+
+/* Whether the format has words for activation scales, and the weight has some. */
+static bool names_inputs(const struct tp_unit *unit)
+{
+    return unit->form->inputs && json_object_get(unit->form->format->config, "inputs");
+}
+
+/* Whether both are described by the same words: settings that decide only how the
+ * bytes came about do not show in the config. */
+static bool same(const struct tp_unit *a, const struct tp_unit *b)
+{
+    if (a->form->format != b->form->format || names_inputs(a) != names_inputs(b) ||
+        a->form->ordered != b->form->ordered || a->form->version2 != b->form->version2)
+        return false;
+    for (uint32_t p = 0; p < a->form->format->params; p++) {
+        const struct tp_param *param = &a->form->format->param[p];
+        const json_t *x = param->config[a->form->settings.choice[p]];
+        const json_t *y = param->config[b->form->settings.choice[p]];
+        if (x != y && !(x && y && json_equal(x, y)))
+            return false;
+    }
+    return true;
+}
+
+static enum tp_code collect_from(const struct tp_unit *units, size_t count, struct used *used,
+                                 struct tp_err *err)
+{
+    for (size_t u = 0; u < count; u++) {
+        const struct tp_unit *unit = &units[u];
+        size_t i = 0;
+        if (!unit->form->format || unit->form->format->is_bias)
+            continue;
+        while (i < used->count && !same(used->unit[i], unit))
+            i++;
+        if (i < used->count)
+            continue;
+        if (used->count == sizeof used->unit / sizeof *used->unit)
+            return tp_fail(err, TP_E_UNSUPPORTED, "more than %zu formats in one checkpoint",
+                           used->count);
+        used->unit[used->count++] = unit;
+    }
+    return TP_OK;
+}
+
+/* Formats of what is written, and of packed weights that are copied. */
+static enum tp_code collect(const struct tp_plan *plan, struct used *used, struct tp_err *err)
+{
+    enum tp_code code = collect_from(plan->units, plan->unit_count, used, err);
+    return code ? code : collect_from(plan->kept_units, plan->kept_unit_count, used, err);
+}
+
+/* One of config_groups: what the format says, and in it what the choices say otherwise. */
+static json_t *format_group(const struct tp_unit *unit)
+{
+    json_t *group = json_object();
+    tp_json_set(group, "format",
+                json_incref(json_object_get(unit->form->format->config, "format")));
+    json_t *own = tp_json_copy(json_object_get(unit->form->format->config, "group"));
+    tp_json_update(group, own);
+    json_decref(own);
+    if (names_inputs(unit))
+        tp_json_update(group, json_object_get(unit->form->format->config, "inputs"));
+    for (uint32_t p = 0; p < unit->form->format->params; p++) {
+        const json_t *extra = unit->form->format->param[p].config[unit->form->settings.choice[p]];
+        tp_json_update_deep(group, json_object_get(extra, "group"));
+    }
+    return group;
+}
+
+/* Modules of one format: the exact targets of a group in a mixture. */
+static json_t *module_names(const struct tp_plan *plan, const struct tp_unit *of)
+{
+    json_t *names = json_array();
+    for (size_t u = 0; u < plan->unit_count; u++)
+        if (plan->units[u].form->format && same(&plan->units[u], of))
+            tp_json_append(names, json_string(plan->units[u].name));
+    for (size_t u = 0; u < plan->kept_unit_count; u++)
+        if (same(&plan->kept_units[u], of))
+            tp_json_append(names, json_string(plan->kept_units[u].name));
+    return names;
+}
+
+static json_t *compressed_tensors(const struct tp_plan *plan, const struct used *used,
+                                  json_t *kept)
+{
+    json_t *config = json_object(), *groups = json_object();
+    tp_json_set(config, "quant_method", json_string("compressed-tensors"));
+    json_t *format = json_object_get(used->unit[0]->form->format->config, "format");
+    tp_json_set(config, "format", used->count == 1 ? json_incref(format)
+                                                           : json_string("mixed-precision"));
+    tp_json_set(config, "quantization_status", json_string("compressed"));
+    tp_json_set(config, "ignore", json_incref(kept));
+    for (size_t i = 0; i < used->count; i++) {
+        char name[32];
+        json_t *group = format_group(used->unit[i]);
+        tp_json_set(group, "targets", used->count == 1
+                                                  ? json_pack("[s]", "Linear")
+                                                  : module_names(plan, used->unit[i]));
+        snprintf(name, sizeof name, "group_%zu", i);
+        tp_json_set(groups, name, group);
+    }
+    tp_json_set(config, "config_groups", groups);
+    return config;
+}
+
+/* GPTQ's way to leave modules out: a pattern for each name. */
+static json_t *not_these(const json_t *names)
+{
+    json_t *dynamic = json_object(), *name;
+    size_t i;
+    json_array_foreach(names, i, name)
+    {
+        struct tp_text text = {0};
+        enum tp_code code = tp_text_add_word(&text, "-:^", NULL);
+        for (const char *at = json_string_value(name); *at && code == TP_OK; at++) {
+            bool plain = isalnum((unsigned char)*at) || *at == '_' || (unsigned char)*at >= 128;
+            code = tp_text_addf(&text, NULL, plain ? "%c" : "\\%c", *at);
+        }
+        if (code == TP_OK && tp_text_add_word(&text, "$", NULL) == TP_OK)
+            tp_json_set(dynamic, text.data, json_object());
+        else
+            tp_json_no_memory();
+        tp_text_free(&text);
+    }
+    return dynamic;
+}
+
+/* One method with flat fields ("fp8"): the lists of kept modules by their keys. */
+static json_t *flat(const struct tp_unit *unit, json_t *kept)
+{
+    const json_t *facts = unit->form->format->config;
+    json_t *config = json_object();
+    size_t i;
+    json_t *key;
+    tp_json_set(config, "quant_method", json_incref(json_object_get(facts, "quant_method")));
+    tp_json_update(config, json_object_get(facts, "fields"));
+    for (uint32_t p = 0; p < unit->form->format->params; p++) {
+        const json_t *extra = unit->form->format->param[p].config[unit->form->settings.choice[p]];
+        tp_json_update(config, extra);
+    }
+    json_array_foreach(json_object_get(facts, "kept"), i, key)
+        if (strcmp(json_string_value(key), "dynamic") == 0)
+            tp_json_set(config, "dynamic", not_these(kept));
+        else
+            tp_json_set(config, json_string_value(key), json_incref(kept));
+    return config;
+}
+
+/* Whether config.json alone says how wide the codes of the kept weight are. */
+static bool told_by_config(const struct tp_plan *plan, const struct tp_unit *kept)
+{
+    return plan->weights->items[kept->views[0].weight].form->any_width;
+}
+
+/* What is still needed to read GPTQ weights that were excluded: its version. */
+static enum tp_code add_gptq_version(const struct tp_plan *plan, json_t *config,
+                                     struct tp_err *err)
+{
+    size_t u = 0;
+    while (u < plan->kept_unit_count &&
+           (!plan->kept_units[u].form->format ||
+            strcmp(plan->kept_units[u].form->format->name, "gptq") != 0))
+        u++;
+    if (u == plan->kept_unit_count)
+        return TP_OK;
+    json_t *source;
+    enum tp_code code = tp_source_config(plan->ckpt, &source, err);
+    json_t *version = json_object_get(source, "checkpoint_format");
+    if (version)
+        tp_json_set(config, "checkpoint_format", json_incref(version));
+    json_decref(source);
+    return code;
+}
+
+/* And of integers that may be of 4 bits or of 8, where 4 is what they would be taken for. Of both
+ * there are none: tp_source_config_check(). */
+static void add_bits(const struct tp_plan *plan, json_t *config)
+{
+    for (size_t u = 0; u < plan->kept_unit_count; u++)
+        if (told_by_config(plan, &plan->kept_units[u]) &&
+            plan->kept_units[u].form->format->bits == 8) {
+            tp_json_set(config, "bits", json_integer(8));
+            return;
+        }
+}
+
+/* What loads it: what all its formats ask for, else the package that reads every format. */
+static const char *package_for(const struct used *used)
+{
+    const char *package = NULL;
+    for (size_t i = 0; i < used->count; i++) {
+        const char *own = used->unit[i]->form->format->package;
+        if (!own || (package && strcmp(own, package) != 0))
+            return "tilepack-llm";
+        package = own;
+    }
+    return package ? package : "tilepack-llm";
+}
+
+/* NULL with *err set where the source's is not to be read. */
+static json_t *kernel_ready(const struct tp_plan *plan, const struct used *used, json_t *kept,
+                            struct tp_err *err)
+{
+    json_t *config = json_object(), *formats = json_array();
+    for (size_t i = 0; i < used->count; i++) {
+        size_t j = 0;
+        while (strcmp(used->unit[j]->form->format->name, used->unit[i]->form->format->name) != 0)
+            j++;
+        if (j == i)
+            tp_json_append(formats, json_string(used->unit[i]->form->format->name));
+    }
+    tp_json_set(config, "quant_method", json_string("tilepack"));
+    tp_json_set(config, "formats", formats);
+    tp_json_set(config, "manifest", json_string("tilepack.json"));
+    tp_json_set(config, "requires", json_string(package_for(used)));
+    tp_json_set(config, "ignore", json_incref(kept));
+    add_bits(plan, config);
+    if (add_gptq_version(plan, config, err)) {
+        json_decref(config);
+        return NULL;
+    }
+    return config;
+}
+
+/* The scales of the KV cache are copied with the source's other tensors; so is what they are. */
+static enum tp_code keep_cache_scheme(const struct tp_plan *plan, json_t *config,
+                                      struct tp_err *err)
+{
+    static const char key[] = "kv_cache_scheme";
+    json_t *source;
+    enum tp_code code = tp_source_config(plan->ckpt, &source, err);
+    json_t *scheme = json_object_get(source, key);
+    if (json_is_object(scheme))
+        tp_json_set(config, key, json_incref(scheme));
+    json_decref(source);
+    return code;
+}
+
+/* Whether the formats of all are of that method, those of kept weights of another tool, too. */
+static bool all_of(const struct used *used, const char *method)
+{
+    for (size_t i = 0; i < used->count; i++) {
+        const json_t *config = used->unit[i]->form->format->config;
+        const char *own = json_string_value(json_object_get(config, "quant_method"));
+        if (!own || strcmp(own, method) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* The value of "quantization_config" for the plan (new reference), or NULL with
+ * *err set where no reader could understand the mixture of formats. */
+static json_t *quantization_of(const struct tp_plan *plan, struct tp_err *err)
+{
+    struct used used = {.count = 0};
+    if (collect(plan, &used, err))
+        return NULL;
+    const char *method = NULL;
+    size_t interchange = 0;
+    for (size_t i = 0; i < used.count; i++) {
+        const json_t *config = config_of(plan, used.unit[i]);
+        const char *own = json_string_value(json_object_get(config, "quant_method"));
+        interchange += own != NULL;
+        if (own && method && strcmp(own, method) != 0) {
+            tp_err_hint(err, "convert to formats of one family: compressed-tensors (-ct), or fp8");
+            tp_fail(err, TP_E_UNSUPPORTED,
+                    "no reader takes \"%s\" and \"%s\" in one checkpoint (%s and %s)", method, own,
+                    used.unit[0]->form->format->name, used.unit[i]->form->format->name);
+            return NULL;
+        }
+        if (own)
+            method = own;
+    }
+    /* One kernel-ready part keeps stock loaders out. */
+    const bool groups = method && strcmp(method, "compressed-tensors") == 0;
+    enum tp_kept_form form = used.count == 0 || interchange < used.count ? TP_KEPT_OWN
+                             : groups                                    ? TP_KEPT_CT
+                                                                         : TP_KEPT_EXACT;
+    if (method && form != TP_KEPT_CT && used.count > 1 && all_of(&used, method)) {
+        tp_err_hint(err, "use one variant and scale for all layers");
+        tp_fail(err, TP_E_UNSUPPORTED,
+                "a quantization_config of method \"%s\" describes all layers alike, but these "
+                "would be of %zu kinds", method, used.count);
+        return NULL;
+    }
+    json_t *kept = tp_kept_list(plan, form, err), *config = NULL;
+    if (kept)
+        config = form == TP_KEPT_OWN  ? kernel_ready(plan, &used, kept, err)
+                 : form == TP_KEPT_CT ? compressed_tensors(plan, &used, kept)
+                                      : flat(used.unit[0], kept);
+    json_decref(kept);
+    if (config && form != TP_KEPT_EXACT && keep_cache_scheme(plan, config, err)) {
+        json_decref(config);
+        return NULL;
+    }
+    return config;
+}
+
+/* Kept tensors of a quantization that this program does not know: a matrix whose
+ * elements are no plain numbers. */
+static bool keeps_foreign(const struct tp_plan *plan)
+{
+    for (size_t k = 0; k < plan->kept_count; k++) {
+        const struct tp_tensor *tensor = &plan->ckpt->tensors[plan->kept[k].tensor];
+        bool matrix = tensor->rank >= 2 && tensor->bytes && tp_dtype_bits(tensor->dtype) <= 32 &&
+                      tensor->dtype != TP_BOOL && !tp_dtype_is_float(tensor->dtype);
+        if (matrix && plan->kept[k].unit == UINT32_MAX && strstr(tensor->name, "weight"))
+            return true;
+    }
+    return false;
+}
+
+/* Adds the module of a restored weight to the list of those that are plain. */
+static void add_plain_module(json_t *list, const char *name)
+{
+    size_t stem = tp_name_stem(name);
+    if (name[stem])
+        tp_json_append(list, json_stringn(name, stem));
+}
+
+/* Of GPTQ it has no list; of its rules the first that matches a name decides. */
+static void add_plain_rules(json_t *config, const json_t *plain)
+{
+    static const char key[] = "dynamic";
+    json_t *rules = not_these(plain), *own = json_object_get(config, key);
+    if (json_is_object(own))
+        tp_json_update(rules, own);
+    tp_json_set(config, key, rules);
+}
+
+/* The source's own quantization_config, less the weights that become plain. *restored is NULL
+ * when it no longer applies to anything, or says nothing of a method. */
+static enum tp_code restore_config(const struct tp_plan *plan, json_t **restored,
+                                   struct tp_err *err)
+{
+    static const char *const lists[] = {"ignore", "ignored_layers", "modules_to_not_convert"};
+    enum tp_code code = keeps_foreign(plan) ? tp_source_config(plan->ckpt, restored, err) : TP_OK;
+    json_t *config = *restored;
+    if (code || !config)
+        return code;
+    const char *method = json_string_value(json_object_get(config, "quant_method"));
+    if (!method || strcmp(method, "tilepack") == 0) {
+        json_decref(config);
+        *restored = NULL;
+        return TP_OK;
+    }
+    json_t *plain = json_array();
+    for (size_t u = 0; u < plan->unit_count; u++)
+        add_plain_module(plain, plan->units[u].name);
+    bool found = strcmp(method, "gptq") == 0;
+    if (found && json_array_size(plain))
+        add_plain_rules(config, plain);
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        json_t *list = json_object_get(config, lists[i]);
+        bool last = i + 1 == sizeof lists / sizeof *lists;
+        if (!json_is_array(list) && (found || !last))
+            continue;
+        if (!json_is_array(list))
+            tp_json_set(config, lists[strcmp(method, "compressed-tensors") ? i : 0],
+                                list = json_array());
+        found = true;
+        if (json_array_extend(list, plain))
+            tp_json_no_memory();
+    }
+    json_decref(plain);
+    return TP_OK;
+}
+
+static bool changes(const struct tp_plan *plan)
+{
+    return plan->restores || plan->unit_count || plan->drops;
+}
+
+enum tp_code tp_config_dispensable(const struct tp_plan *plan, struct tp_err *err)
+{
+    for (size_t u = 0; u < plan->kept_unit_count; u++) {
+        const struct tp_unit *unit = &plan->kept_units[u];
+        bool wide = told_by_config(plan, unit) && unit->form->format->bits == 8;
+        if (!wide && !unit->form->unversioned)
+            continue;
+        tp_err_tensor(err, unit->name);
+        tp_err_hint(err, "write to a directory, which has a config.json, or convert the weight");
+        return tp_fail(err, TP_E_UNSUPPORTED, "it is kept, and that it is of %s its config.json "
+                       "alone says, which a single file has not",
+                       wide ? "8 bits" : "GPTQ's second version");
+    }
+    return TP_OK;
+}
+
+bool tp_config_leaves_out(const struct tp_plan *plan, const char *name)
+{
+    static const char *const names[] = {"hf_quant_config.json", "quantize_config.json",
+                                        "quant_config.json"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return changes(plan);
+    return false;
+}
+
+/* Appends config.json without the quantization_config inside of text_config, which
+ * engines find there too and which would be false. */
+static enum tp_code add_without_nested(const struct tp_checkpoint *ckpt, struct tp_text *out,
+                                       struct tp_err *err)
+{
+    struct tp_json_span text, nested;
+    enum tp_code code = tp_source_nested_config(ckpt, &text, &nested, err);
+    if (code)
+        return code;
+    if (!nested.data)
+        return tp_text_add(out, ckpt->config, ckpt->config_size, err);
+    size_t before = (size_t)(text.data - ckpt->config), behind = before + text.size;
+    if ((code = tp_text_add(out, ckpt->config, before, err)) ||
+        (code = tp_json_set_key(text.data, text.size, "quantization_config", NULL, out, err)))
+        return code;
+    return tp_text_add(out, ckpt->config + behind, ckpt->config_size - behind, err);
+}
+
+/* Sets quantization_config, or takes it out (NULL), and takes out what else is read as such. */
+static enum tp_code replace_config(const struct tp_checkpoint *ckpt, const char *value,
+                                   struct tp_text *out, struct tp_err *err)
+{
+    struct tp_text top = {0}, plain = {0};
+    enum tp_code code = add_without_nested(ckpt, &top, err);
+    if (!code)
+        code = tp_json_set_key(top.data, top.size, TP_LEGACY_CONFIG, NULL, &plain, err);
+    if (!code)
+        code = tp_json_set_key(plain.data, plain.size, "quantization_config", value, out, err);
+    tp_text_free(&top);
+    tp_text_free(&plain);
+    return code;
+}
+
+enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err)
+{
+    json_t *config = NULL;
+    char *value = NULL;
+    if (!plan->ckpt->config)
+        return TP_OK;
+    if (!changes(plan)) /* nor does what describes it */
+        return tp_text_add(text, plan->ckpt->config, plan->ckpt->config_size, err);
+    enum tp_code code = plan->restores ? restore_config(plan, &config, err) : TP_OK;
+    if (code)
+        return code;
+    if (!plan->restores && !(config = quantization_of(plan, err)))
+        return err->code;
+    if (config) {
+        value = tp_json_dump(config, JSON_INDENT(2));
+        json_decref(config);
+        if (!value)
+            return tp_fail(err, TP_E_MEMORY, "out of memory for config.json");
+    }
+    code = replace_config(plan->ckpt, value, text, err);
+    free(value);
+    if (code == TP_OK && text->size > TP_CONFIG_MAX_BYTES) {
+        tp_err_hint(err, "convert the modules that it would list as not quantized, too, or "
+                         "shorten what else is in it");
+        code = tp_fail(err, TP_E_UNSUPPORTED, "with its new quantization_config it would have %zu "
+                       "bytes, more than the limit of %llu", text->size,
+                       (unsigned long long)TP_CONFIG_MAX_BYTES);
+    }
+    if (code)
+        tp_source_config_path(plan->ckpt, err);
+    return code;
+}
+
+enum tp_code tp_config_check(const struct tp_plan *plan, struct tp_err *err)
+{
+    struct tp_text text = {0};
+    enum tp_code code = tp_config_text(plan, &text, err);
+    tp_text_free(&text);
+    return code;
+}

@@ -1,0 +1,238 @@
+/* What becomes of packed weights: whether they are taken over or quantized again, what that needs
+ * leave for (--requantize), and what it loses: nothing, scales are rounded (the global one, or
+ * those of blocks), or values are. All that is judged of that is judged here. Knows no bytes: how
+ * much is lost is measured (pack/check).
+ */
+#include "pack/plan/unit/build.h"
+
+#include "kernels/op/recast.h"
+#include "kernels/op/traits.h"
+
+#include <stdio.h>
+
+/* Of the scales that a group of integers has. */
+static enum tp_element scale_element(const struct tp_op *op)
+{
+    int scale = tp_op_find(op, TP_ROLE_SCALE);
+    return scale < 0 ? TP_ELEM_E4M3X8 : op->out[scale].element;
+}
+
+/* FP8 with scales times a factor, and NVFP4 as E5M3: rounded as the engine does. */
+static bool stores_otherwise(const struct tp_op *op)
+{
+    int scale = tp_op_find(op, TP_ROLE_SCALE);
+    return scale >= 0 && (op->out[scale].factor || op->out[scale].element == TP_ELEM_E5M3);
+}
+
+enum tp_loss tp_unit_loss(const struct tp_plan *plan, const struct tp_unit *unit)
+{
+    const struct tp_weight *source = &plan->weights->items[unit->views[0].weight];
+    if (!unit->form->format || !source->form->format ||
+        tp_codecs[source->form->op.codec].is_number)
+        return TP_LOSS_NONE;
+    if (unit->form->kind == TP_UNIT_ENCODE)
+        return TP_LOSS_VALUES;
+    if (unit->form->kind != TP_UNIT_REPACK)
+        return TP_LOSS_NONE;
+    bool rounds = tp_op_is_int(&unit->form->op) || stores_otherwise(&unit->form->op);
+    if (rounds && scale_element(&source->form->op) != scale_element(&unit->form->op))
+        return TP_LOSS_SCALES; /* of FP8, FP4 and MX only equal scales are taken over */
+    return tp_repack_inverts(&source->form->op, &unit->form->op) ? TP_LOSS_GLOBAL : TP_LOSS_NONE;
+}
+
+bool tp_rule_searches(const struct tp_rule *rule)
+{
+    struct tp_op op = rule->format->op;
+    tp_search_choice_op(&rule->search, &op);
+    return tp_op_search(&op) != TP_SEARCH_NONE;
+}
+
+/* A choice of the format with which the global scale stays as it is, that of the source's own rule
+ * before others; NULL: there is none. */
+static const char *keeping_choice(const struct tp_format *format, const struct tp_op *from,
+                                  const char **key)
+{
+    const char *found = NULL;
+    uint8_t rule = 0;
+    for (uint32_t p = 0; p < format->params; p++)
+        for (uint32_t c = 0; c < format->param[p].count; c++) {
+            struct tp_settings settings = {0};
+            struct tp_op op;
+            settings.choice[p] = (uint8_t)c;
+            tp_format_op(format, &settings, &op);
+            if (tp_repack_inverts(from, &op) ||
+                (found && (rule == from->rule || op.rule != from->rule)))
+                continue;
+            found = format->param[p].choices[c];
+            *key = format->param[p].key;
+            rule = op.rule;
+        }
+    return found;
+}
+
+/* Whether the global scale would become its reciprocal where it need not: a choice keeps it. */
+static bool inverts_for_nothing(const struct tp_op *from, const struct tp_unit_form *to)
+{
+    const char *key;
+    return tp_repack_inverts(from, &to->op) && keeping_choice(to->format, from, &key);
+}
+
+/* A group that is as long as the row is the row, whatever the number. */
+static bool can_take_over(const struct tp_weight_form *weight, const struct tp_unit_form *to)
+{
+    struct tp_op from = weight->op;
+    if (from.block_k >= weight->box.k)
+        from.block_k = 0;
+    return (tp_repack_possible(&from, &to->op) && !inverts_for_nothing(&from, to)) ||
+           tp_recast_possible(&from, &to->op);
+}
+
+/* Which way round the global scale is. */
+static const char *global_kind(const struct tp_op *op)
+{
+    return tp_op_divides(op) ? "a divisor" : "a multiplier";
+}
+
+/* Whether each block of `to` lies in one block of `from`; 0 is a block as long as the weight. */
+static bool lies_within(uint32_t to, uint32_t from)
+{
+    return from == 0 || (to != 0 && from % to == 0);
+}
+
+/* FP8 and MXFP8 made of floats of no more bits, in blocks that are no coarser: what is lost is
+ * little, and it is measured. */
+static bool loses_little(const struct tp_op *from, const struct tp_op *to)
+{
+    return !tp_op_is_int(from) &&
+           (to->codec == TP_CODEC_FP8 || to->codec == TP_CODEC_MXFP8) &&
+           lies_within(to->block_n, from->block_n) && lies_within(to->block_k, from->block_k);
+}
+
+/* What NVFP4 lacks to be taken over as NVFP4. */
+static const char *other_global(const struct tp_builder *b, const struct tp_op *from,
+                                const struct tp_unit_form *to, char *text, size_t size)
+{
+    const char *key = "", *choice = keeping_choice(to->format, from, &key);
+    if (choice)
+        tp_err_hint(b->err, "--set %s=%s takes it over as it is; --requantize quantizes again",
+                    key, choice);
+    else
+        tp_err_hint(b->err, "--requantize quantizes again");
+    snprintf(text, size, "its global scale is %s, that of the result %s", global_kind(from),
+             global_kind(&to->op));
+    return text;
+}
+
+/* Why a packed weight that has to be decoded needs --requantize, with the hint set, or NULL. */
+static const char *lossy_reason(const struct tp_builder *b, const struct tp_weight *weight,
+                                const struct tp_unit *unit, char *text, size_t size)
+{
+    const struct tp_op *from = &weight->form->op, *to = &unit->form->op;
+    if (inverts_for_nothing(from, unit->form))
+        return other_global(b, from, unit->form, text, size);
+    if (tp_codecs[from->codec].is_number)
+        return NULL; /* nothing was quantized yet */
+    if (loses_little(from, to) || (b->request->recorded && from->codec != TP_CODEC_INT4))
+        return NULL; /* recorded: 0.1.0 asked for --requantize with int4 only */
+    tp_err_hint(b->err, "--requantize decodes it and quantizes again, and prints the error that "
+                        "costs; --exclude leaves it as it is");
+    if (from->codec != TP_CODEC_INT4)
+        snprintf(text, size, "it is quantized already, and has to be decoded and quantized again "
+                 "for that");
+    else if (to->codec != TP_CODEC_INT4 || !weight->lossy)
+        snprintf(text, size, "an int4 weight has to be decoded and quantized again for that");
+    else
+        snprintf(text, size, "%s", weight->lossy);
+    return text;
+}
+
+/* Two parts of an expert of the unit with different global scales. */
+static bool differing_globals(const struct tp_builder *b, const struct tp_unit *unit,
+                              const struct tp_weight **x, const struct tp_weight **y)
+{
+    const struct tp_weight *items = b->plan->weights->items;
+    uint64_t views = tp_unit_views(unit);
+    for (uint64_t i = 0; i < views; i++) {
+        uint64_t first = i / unit->form->views_per_expert * unit->form->views_per_expert;
+        *x = &items[unit->views[first].weight];
+        *y = &items[unit->views[i].weight];
+        if ((*x)->global != (*y)->global)
+            return true;
+    }
+    return false;
+}
+
+/* Rows of a tile of the result that holds rows of two parts, or 0. */
+static uint64_t shared_tile(const struct tp_unit *unit)
+{
+    uint64_t n, k, row = 0, stretch = tp_op_stretch_rows(&unit->form->op, unit->form->box.n);
+    if (tp_op_granule(&unit->form->op, &n, &k, NULL) || n == 0)
+        return 0; /* refused elsewhere; or whole columns, of a format with one scale */
+    for (uint32_t p = 0; p < unit->form->views_per_expert; p++) {
+        if (row % stretch % n)
+            return n;
+        row += unit->form->view_rows[p];
+    }
+    return 0;
+}
+
+/* Why parts that are taken over cannot share one global scale, or NULL. Without one in the result
+ * each part has its own, in scales of as many rows as a tile of the result has. */
+static const char *global_reason(const struct tp_builder *b, const struct tp_unit *unit,
+                                 char *text, size_t size)
+{
+    const struct tp_weight *x, *y;
+    bool one = tp_op_find(&unit->form->op, TP_ROLE_GLOBAL) >= 0;
+    uint64_t tile = one ? 0 : shared_tile(unit);
+    if ((!one && !tile) || !differing_globals(b, unit, &x, &y))
+        return NULL;
+    char rows[64] = "the result has one for both";
+    if (!one) {
+        tp_err_hint(b->err, "--no-stack leaves the experts apart; or --requantize decodes it and "
+                            "quantizes again, and prints the error that costs");
+        snprintf(rows, sizeof rows, "rows of both lie in one of its %llu-row tiles",
+                 (unsigned long long)tile);
+    }
+    snprintf(text, size, "the global scales of %s and %s differ (%.9g and %.9g), and %s", x->name,
+             y->name, (double)x->global, (double)y->global, rows);
+    return text;
+}
+
+const char *tp_plan_unit_kind(const struct tp_builder *b, struct tp_unit *unit,
+                              const struct tp_rule *rule, char *text, size_t size)
+{
+    const struct tp_weight *weight = &b->plan->weights->items[unit->views[0].weight];
+    struct tp_unit_form *form = unit->form;
+    form->kind = TP_UNIT_ENCODE;
+    form->dtype = weight->form->dtype;
+    if (!weight->form->format)
+        return NULL;
+    if (tp_op_find(&weight->form->op, TP_ROLE_ZERO) >= 0) {
+        tp_format_keep_zeros(form->format, &form->settings);
+        tp_format_op(form->format, &form->settings, &form->op);
+        form->outs = form->op.outs;
+    }
+    bool taken_over = can_take_over(weight->form, form);
+    if (form->format->is_bias) { /* the type that it had is no smaller than its numbers */
+        form->kind = taken_over ? TP_UNIT_REPACK : TP_UNIT_ENCODE;
+        form->dtype = weight->form->dtype == TP_BF16 ? TP_BF16 : TP_F32;
+        return NULL;
+    }
+    if (taken_over && !tp_rule_searches(rule)) {
+        const char *reason = global_reason(b, unit, text, size);
+        if (!reason)
+            form->kind = TP_UNIT_REPACK;
+        if (!reason || !b->request->requantize)
+            return reason;
+    } else if (taken_over && !b->request->requantize) {
+        tp_err_hint(b->err, "without --search they are taken over as they are; --requantize "
+                            "decodes and searches again");
+        return "its codes and scales are taken over, so that there is nothing to search";
+    } else if (b->request->repack_only) {
+        tp_err_hint(b->err, "unpack to plain weights, and convert those to %s",
+                    rule->format->name);
+        return "the two formats do not hold the same numbers";
+    }
+    form->dtype = tp_format_via(rule->format, &rule->settings, weight->form->dtype);
+    return b->request->requantize ? NULL : lossy_reason(b, weight, unit, text, size);
+}

@@ -1,0 +1,294 @@
+/* The way back: which plain tensors the packed weights of a checkpoint stand for.
+ *
+ * Every packed weight says which rows of which tensor it was (its origins). These
+ * pieces are sorted by tensor, expert and row; a tensor must be covered exactly,
+ * by the same cut for each of its experts, and becomes one plain unit.
+ */
+#include "pack/plan/unit/build.h"
+
+#include "base/num.h"
+#include "pack/os/os.h"
+#include "pack/plan/unit/origin.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Rows of one expert of a plain tensor, or of each of a stack, and where they lie now. */
+struct piece {
+    char *name;
+    uint64_t e, row, rows, step;
+    uint64_t shape[3];
+    uint32_t rank;
+    bool stack;      /* of expert 0, and so of all others: the view is that of expert 0, too */
+    bool transposed; /* the tensor was stored [E,K,N] */
+    bool flat;       /* it is a bias */
+    struct tp_view view;
+    enum tp_dtype dtype; /* of the original values */
+};
+
+struct pieces {
+    struct piece *items;
+    size_t count, capacity;
+};
+
+static void pieces_free(struct pieces *pieces)
+{
+    for (size_t i = 0; i < pieces->count; i++)
+        free(pieces->items[i].name);
+    free(pieces->items);
+    *pieces = (struct pieces){0};
+}
+
+/* Whether the origin is a whole tensor [E,N,K], whose experts are those of the weight. */
+static bool is_stack(const struct tp_origin *origin)
+{
+    return origin->rank == 3 && origin->expert < 0;
+}
+
+static enum tp_code add_piece(struct tp_builder *b, struct pieces *pieces,
+                              const struct tp_origin *origin, uint32_t w, uint64_t e, uint64_t row)
+{
+    const struct tp_weight *weight = &b->plan->weights->items[w];
+    enum tp_code code = tp_os_grow((void **)&pieces->items, &pieces->capacity, pieces->count + 1,
+                                   sizeof *pieces->items, b->err);
+    if (code)
+        return code;
+    struct piece *piece = &pieces->items[pieces->count];
+    *piece = (struct piece){.e = origin->expert > 0 ? (uint64_t)origin->expert : 0,
+                            .row = origin->row, .rows = origin->rows,
+                            .step = tp_max_u64(origin->step, 1), .rank = origin->rank,
+                            .stack = is_stack(origin), .transposed = origin->transposed,
+                            .flat = origin->flat,
+                            .view = {.weight = w, .step = 1, .expert = e, .row = row},
+                            .dtype = weight->form->dtype};
+    memcpy(piece->shape, origin->shape, sizeof piece->shape);
+    piece->name = b->checks ? tp_os_copy(b->err, origin->name)
+                            : tp_origin_name(origin, e, b->err);
+    if (!piece->name)
+        return TP_E_MEMORY;
+    pieces->count++;
+    return TP_OK;
+}
+
+/* Whether one origin can be of this weight: the same K, and as many experts as it
+ * says. Stored text is not to be trusted. */
+static bool origin_fits(const struct tp_weight *weight, const struct tp_origin *origin)
+{
+    bool template = strstr(origin->name, "{e}") != NULL;
+    if (origin->shape[origin->rank - 1] != weight->form->box.k || (origin->rank == 3 && template))
+        return false;
+    if (origin->rank == 2)
+        return origin->expert < 0 && (template || weight->form->box.e == 1);
+    if (origin->expert >= 0)
+        return weight->form->box.e == 1 && (uint64_t)origin->expert < origin->shape[0];
+    return origin->shape[0] == weight->form->box.e;
+}
+
+/* All pieces of one weight; what records nothing stood for S.weight. */
+static enum tp_code add_weight(struct tp_builder *b, struct pieces *pieces, uint32_t w)
+{
+    const struct tp_weight *weight = &b->plan->weights->items[w];
+    struct tp_origin *origins;
+    uint32_t count;
+    uint64_t row = 0;
+    enum tp_code code = tp_weight_origins(b->plan, w, &origins, &count, b->err);
+    for (uint32_t i = 0; i < count && code == TP_OK; i++) {
+        if (!origin_fits(weight, &origins[i])) {
+            tp_err_tensor(b->err, weight->name);
+            code = tp_fail(b->err, TP_E_INPUT, "the tensor that its descriptor names as its "
+                           "origin, %.200s, has another shape", origins[i].name);
+        }
+        /* One template says the same of each expert: to look at one is enough. */
+        uint64_t experts = is_stack(&origins[i]) || b->checks ? 1 : weight->form->box.e;
+        for (uint64_t e = 0; e < experts && code == TP_OK; e++)
+            code = add_piece(b, pieces, &origins[i], w, e, row);
+        row += origins[i].rows;
+    }
+    tp_origins_free(origins, count);
+    return code;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct piece *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    if (order)
+        return order;
+    if (x->e != y->e)
+        return x->e < y->e ? -1 : 1;
+    return x->row < y->row ? -1 : x->row > y->row;
+}
+
+static enum tp_code not_covered(struct tp_builder *b, const struct piece *piece, uint64_t row)
+{
+    tp_err_tensor(b->err, piece->name);
+    tp_err_hint(b->err, "the checkpoint is a part of a larger one: take that");
+    return tp_fail(b->err, TP_E_INPUT, "only parts of this tensor are here: expert %llu lacks or "
+                   "doubles the rows from %llu on", (unsigned long long)piece->e,
+                   (unsigned long long)row);
+}
+
+/* Rows that were taken in turn are dealt out again: as many pieces as a step is long. */
+static enum tp_code first_deal(struct tp_builder *b, const struct piece *pieces, size_t count,
+                               struct tp_unit *unit)
+{
+    uint64_t step = pieces->step, n = unit->form->box.n;
+    for (uint64_t i = 0; i < step; i++) {
+        if (i >= count || pieces[i].e || pieces[i].row != i || pieces[i].rows * step != n)
+            return not_covered(b, pieces, i);
+        unit->form->view_rows[unit->form->views_per_expert++] = pieces[i].rows;
+    }
+    unit->form->dealt = unit->form->gathers = true;
+    return TP_OK;
+}
+
+/* The cut of the first expert; false if it does not cover all rows. */
+static enum tp_code first_cut(struct tp_builder *b, const struct piece *pieces, size_t count,
+                              struct tp_unit *unit)
+{
+    uint64_t row = 0;
+    if (pieces->step > 1)
+        return first_deal(b, pieces, count, unit);
+    for (size_t i = 0; i < count && row < unit->form->box.n; i++) {
+        if (unit->form->views_per_expert == TP_MAX_VIEWS) {
+            tp_err_tensor(b->err, pieces->name);
+            return tp_fail(b->err, TP_E_UNSUPPORTED, "this tensor was cut into more than %d pieces",
+                           TP_MAX_VIEWS);
+        }
+        if (pieces[i].e || pieces[i].row != row)
+            return not_covered(b, pieces, row);
+        unit->form->view_rows[unit->form->views_per_expert++] = pieces[i].rows;
+        row += pieces[i].rows;
+    }
+    return row == unit->form->box.n ? TP_OK : not_covered(b, pieces, row);
+}
+
+static enum tp_code fill_parts(struct tp_builder *b, const struct piece *pieces, size_t count,
+                               struct tp_unit *unit)
+{
+    uint64_t per = unit->form->views_per_expert;
+    uint64_t experts = unit->form->repeats ? 1 : unit->form->box.e;
+    if (count % per || count / per != experts) /* stated: a product would wrap */
+        return not_covered(b, &pieces[count - 1], 0);
+    for (uint64_t e = 0; e < experts; e++)
+        for (uint64_t p = 0, row = 0; p < per; p++) {
+            const struct piece *piece = &pieces[e * per + p];
+            if (piece->e != e || piece->row != row || piece->rows != unit->form->view_rows[p] ||
+                piece->rank != pieces->rank || piece->stack != pieces->stack ||
+                piece->step != pieces->step || piece->transposed != pieces->transposed ||
+                piece->flat != pieces->flat ||
+                memcmp(piece->shape, pieces->shape, sizeof piece->shape) != 0)
+                return not_covered(b, piece, row);
+            unit->views[e * per + p] = piece->view;
+            if (piece->flat) /* numbers as they were, where all are of one type */
+                unit->form->original = piece->dtype == pieces->dtype ? piece->dtype : TP_F32;
+            else if (piece->dtype != TP_BF16)
+                unit->form->original = TP_F32;
+            row += unit->form->dealt ? 1 : piece->rows;
+        }
+    return TP_OK;
+}
+
+/* The pieces of one tensor, which have to cover it; it becomes a unit of the plan. */
+static enum tp_code add_tensor(struct tp_builder *b, const struct piece *pieces, size_t count,
+                               enum tp_dtype dtype)
+{
+    uint32_t rank = pieces->rank;
+    struct tp_unit_form form;
+    memset(&form, 0, sizeof form); /* what lies between the members is compared, too */
+    form.kind = TP_UNIT_PLAIN;
+    form.rank = (int)rank;
+    form.original = TP_BF16;
+    form.outs = 1;
+    form.repeats = pieces->stack;
+    form.transposed = pieces->transposed;
+    form.flat = pieces->flat;
+    form.box = (struct tp_box3){rank == 3 ? pieces->shape[0] : 1, pieces->shape[rank - 2],
+                                pieces->shape[rank - 1]};
+    struct tp_unit unit = {.form = &form, .stats = UINT32_MAX};
+    unit.name = tp_store_join(&b->plan->store, pieces->name, strlen(pieces->name), "", b->err);
+    unit.views = tp_store_zalloc(&b->plan->store, count, sizeof *unit.views, b->err);
+    enum tp_code code = unit.name && unit.views ? TP_OK : TP_E_MEMORY;
+    if (code == TP_OK && (code = first_cut(b, pieces, count, &unit)) == TP_OK)
+        code = fill_parts(b, pieces, count, &unit);
+    form.dtype = dtype == TP_DTYPE_NONE ? form.original : dtype;
+    return code || b->checks ? code : tp_plan_add_unit(b, &unit);
+}
+
+static enum tp_code add_tensors(struct tp_builder *b, struct pieces *pieces, enum tp_dtype dtype)
+{
+    enum tp_code code = TP_OK;
+    if (pieces->count)
+        qsort(pieces->items, pieces->count, sizeof *pieces->items, by_place);
+    for (size_t i = 0, end; i < pieces->count && code == TP_OK; i = end) {
+        for (end = i + 1; end < pieces->count &&
+                          strcmp(pieces->items[i].name, pieces->items[end].name) == 0;)
+            end++;
+        code = add_tensor(b, pieces->items + i, end - i, dtype);
+        if (b->checks)
+            tp_store_close(&b->plan->store);
+    }
+    return code;
+}
+
+/* A plain weight as a unit of its own dtype. */
+static enum tp_code add_plain(struct tp_builder *b, uint32_t w)
+{
+    const struct tp_weight *weight = &b->plan->weights->items[w];
+    struct tp_unit unit;
+    enum tp_code code = tp_unit_of_weight(b->plan, &unit, TP_UNIT_PLAIN, w, b->err);
+    if (code)
+        return code;
+    struct tp_unit_form form;
+    memcpy(&form, unit.form, sizeof form); /* with what lies between the members */
+    form.outs = 1;
+    form.transposed = weight->form->transposed;
+    unit.form = &form;
+    unit.name = b->plan->ckpt->tensors[weight->tensor[0]].name;
+    return tp_plan_add_unit(b, &unit);
+}
+
+enum tp_code tp_plan_plain_units(struct tp_builder *b, enum tp_dtype dtype, bool all,
+                                 const bool *skip)
+{
+    struct pieces pieces = {0};
+    enum tp_code code = TP_OK;
+    for (uint32_t w = 0; w < b->plan->weights->count && code == TP_OK; w++) {
+        if (skip && skip[w])
+            continue;
+        if (b->plan->weights->items[w].form->format)
+            code = add_weight(b, &pieces, w);
+        else if (all)
+            code = add_plain(b, w);
+    }
+    if (code == TP_OK)
+        code = add_tensors(b, &pieces, dtype);
+    pieces_free(&pieces);
+    return code;
+}
+
+enum tp_code tp_plan_check_origins(const struct tp_checkpoint *ckpt,
+                                   const struct tp_weights *weights, bool whole,
+                                   struct tp_err *err)
+{
+    struct tp_plan plan = {.ckpt = ckpt, .weights = weights};
+    struct tp_err found = {0};
+    struct tp_builder b = {.plan = &plan, .checks = true, .err = &found};
+    struct pieces pieces = {0};
+    enum tp_code code = TP_OK;
+    for (uint32_t w = 0; w < weights->count && code == TP_OK; w++) {
+        if (weights->items[w].form->format && weights->items[w].origins)
+            code = add_weight(&b, &pieces, w);
+        if (!whole)
+            pieces_free(&pieces);
+    }
+    if (code == TP_OK)
+        code = add_tensors(&b, &pieces, TP_DTYPE_NONE);
+    pieces_free(&pieces);
+    tp_store_close(&plan.store);
+    if (code == TP_E_UNSUPPORTED) /* right, but beyond what unpack does */
+        return TP_OK;
+    if (code)
+        *err = found;
+    return code;
+}

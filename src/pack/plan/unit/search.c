@@ -1,0 +1,133 @@
+/* How the scales of each unit are searched, and the numbers of importance that belong to it.
+ */
+#include "pack/plan/unit/build.h"
+
+#include "base/num.h"
+#include "pack/file/leafhash.h"
+#include "pack/os/os.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The name of the tensor that the rows of a weight's expert came from. Fresh memory. */
+static char *name_of(const struct tp_weight *weight, uint64_t expert, uint64_t row,
+                     struct tp_err *err)
+{
+    uint32_t o = 0;
+    while (o + 1 < weight->origins && row >= weight->origin[o].rows)
+        row -= weight->origin[o++].rows;
+    return weight->origins ? tp_origin_name(&weight->origin[o], expert, err)
+                           : tp_os_copy(err, weight->name);
+}
+
+/* Every entry of the file has to belong to some weight of the checkpoint. */
+enum tp_code tp_plan_check_importance(struct tp_builder *b)
+{
+    const struct tp_weights *weights = b->plan->weights;
+    b->plan->importance = b->request->importance;
+    if (b->request->importance_path && !b->request->importance) {
+        tp_err_hint(b->err, "name it with --importance FILE");
+        return tp_fail(b->err, TP_E_USAGE,
+                       "its scales were searched with a file of importance, which is needed");
+    }
+    if (!b->request->importance)
+        return TP_OK;
+    for (size_t w = 0; w < weights->count; w++) {
+        const struct tp_weight *weight = &weights->items[w];
+        uint64_t experts = weight->origins ? weight->form->box.e : 1;
+        for (uint64_t e = 0; e < experts; e++) {
+            char *name = name_of(weight, e, 0, b->err);
+            if (!name)
+                return TP_E_MEMORY;
+            tp_importance_claim(b->request->importance, name);
+            free(name);
+        }
+    }
+    return tp_importance_all_claimed(b->request->importance, b->err);
+}
+
+/* Finds the numbers of every expert; *found says whether one has any. */
+static enum tp_code find_all(struct tp_builder *b, struct tp_unit *unit, bool *found)
+{
+    unit->importance = tp_os_zalloc(unit->form->box.e, sizeof *unit->importance, b->err);
+    enum tp_code code = unit->importance ? TP_OK : TP_E_MEMORY;
+    *found = false;
+    for (uint64_t e = 0; e < unit->form->box.e && code == TP_OK; e++) {
+        struct tp_view view = tp_unit_view(unit, e, 0);
+        const struct tp_weight *weight = &b->plan->weights->items[view.weight];
+        char *name = name_of(weight, view.expert, view.row, b->err);
+        bool alone = weight->origins && weight->origin[0].rank == 2;
+        if (!name)
+            return TP_E_MEMORY;
+        code = tp_importance_find(b->request->importance, name, view.expert,
+                                  alone ? 1 : weight->form->box.e, unit->form->box.k,
+                                  &unit->importance[e], b->err);
+        *found |= unit->importance[e].entry != TP_NO_IMPORTANCE;
+        free(name);
+    }
+    return code;
+}
+
+/* Reads and checks all numbers of the unit: their hash is part of its descriptor. */
+static enum tp_code hash_all(struct tp_builder *b, struct tp_unit *unit)
+{
+    uint64_t k = unit->form->box.k;
+    float *numbers = tp_os_zalloc(unit->form->box.e * k, sizeof *numbers, b->err);
+    enum tp_code code = numbers ? TP_OK : TP_E_MEMORY;
+    for (uint64_t e = 0; e < unit->form->box.e && code == TP_OK; e++)
+        code = tp_importance_read(b->request->importance, unit->importance[e], k, 0, k,
+                                  numbers + e * k, b->err);
+    if (code == TP_OK)
+        tp_hash(numbers, unit->form->box.e * k * sizeof *numbers, unit->form->search.hash);
+    free(numbers);
+    return code;
+}
+
+static enum tp_code from_file(struct tp_builder *b, struct tp_unit *unit)
+{
+    bool found;
+    enum tp_code code = find_all(b, unit, &found);
+    if (code == TP_OK && found)
+        return hash_all(b, unit);
+    free(unit->importance);
+    unit->importance = NULL;
+    unit->form->search.importance = TP_IMPORTANCE_NONE;
+    unit->form->unweighted = code == TP_OK;
+    return code;
+}
+
+/* What a take-over carries on: what the descriptors of all its sources say. */
+static struct tp_search_choice common_choice(const struct tp_builder *b,
+                                             const struct tp_unit *unit)
+{
+    const struct tp_weight *items = b->plan->weights->items;
+    const struct tp_weight *first = &items[unit->views[0].weight];
+    for (uint64_t i = 0; i < tp_unit_views(unit); i++) {
+        const struct tp_weight *weight = &items[unit->views[i].weight];
+        bool other_hash = weight != first && weight->form->search.importance == TP_IMPORTANCE_FILE;
+        if (other_hash ||
+            memcmp(&weight->form->search, &first->form->search, sizeof first->form->search) != 0)
+            return (struct tp_search_choice){0};
+    }
+    return first->form->search;
+}
+
+enum tp_code tp_plan_search(struct tp_builder *b, struct tp_unit *unit,
+                            const struct tp_search_choice *search)
+{
+    if (unit->form->kind == TP_UNIT_REPACK) {
+        unit->form->search = common_choice(b, unit);
+        return TP_OK;
+    }
+    if (search->search == TP_SEARCH_NONE)
+        return TP_OK;
+    struct tp_op op = unit->form->op;
+    tp_search_choice_op(search, &op);
+    unit->form->needless_search = tp_op_search(&op) == TP_SEARCH_NONE;
+    if (unit->form->needless_search)
+        return TP_OK;
+    unit->form->search = *search;
+    enum tp_code code = search->importance == TP_IMPORTANCE_FILE ? from_file(b, unit) : TP_OK;
+    tp_search_choice_op(&unit->form->search, &unit->form->op);
+    return code;
+}

@@ -1,0 +1,218 @@
+/* Weights that are converted all or none: q/k/v and gate/up, which engines load as one matrix,
+ * and the experts of one layer where they are written one by one.
+ *
+ * Invariant: when it is done, no chosen weight of such a set breaks what its format needs, or
+ * what the format's reader needs of parts that it merges.
+ */
+#include "pack/plan/unit/build.h"
+
+#include "pack/model/model_names.h"
+#include "pack/os/os.h"
+#include "pack/text/name_set.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The sets with a member that cannot be converted. They take the other members along. */
+struct unsuited_set {
+    char *key;
+    uint32_t weight; /* the first such member */
+};
+struct unsuited {
+    struct unsuited_set *sets;
+    size_t count, capacity;
+    struct tp_names keys; /* numbered like the sets */
+};
+
+static const struct tp_weight *weight_at(const struct tp_builder *b, uint32_t w)
+{
+    return &b->plan->weights->items[w];
+}
+
+static const struct tp_model_facts *facts_of(const struct tp_builder *b)
+{
+    return &b->plan->weights->facts;
+}
+
+/* Whether it is a stack that will be written expert by expert. */
+static bool is_split(const struct tp_builder *b, uint32_t w, struct tp_stack_name *stack)
+{
+    const struct tp_weight *weight = weight_at(b, w);
+    return weight->form->rank == 3 && !weight->form->alternates && !b->request->no_stack &&
+           b->choices[w].rule->format->experts == TP_EXPERTS_SPLIT &&
+           tp_name_stack(facts_of(b), weight->name, stack) && !stack->is->kept;
+}
+
+/* The size of one weight that is written. */
+static struct tp_box3 written_box(const struct tp_builder *b, uint32_t w)
+{
+    struct tp_stack_name stack;
+    struct tp_box3 box = weight_at(b, w)->form->box;
+    if (!is_split(b, w, &stack))
+        return box;
+    if (tp_plan_is_gated(weight_at(b, w), &stack))
+        box.n /= 2;
+    return (struct tp_box3){1, box.n, box.k};
+}
+
+static bool breaks_need(const struct tp_builder *b, uint32_t w)
+{
+    const struct tp_rule *rule = b->choices[w].rule;
+    struct tp_stack_name stack;
+    bool stacked = rule && weight_at(b, w)->form->rank == 3 && !is_split(b, w, &stack);
+    return rule &&
+           tp_format_broken_need(rule->format, &rule->settings, written_box(b, w), stacked);
+}
+
+/* Rows of the parts but the last of a module that is merged in the file already: *rows are
+ * those of one, *others of the next. False: config.json does not tell. */
+static bool merged_rows(const struct tp_builder *b, enum tp_merged_parts parts, uint64_t n,
+                        uint64_t rows[2])
+{
+    const struct tp_model_facts *facts = facts_of(b);
+    uint64_t heads = facts->heads + 2 * facts->kv_heads;
+    if (parts == TP_MERGED_HALVES || parts == TP_MERGED_THIRDS) {
+        uint64_t count = parts == TP_MERGED_HALVES ? 2 : 3;
+        rows[0] = rows[1] = n / count;
+        return n % count == 0;
+    }
+    if (!heads || facts->heads > n || facts->kv_heads > n || n % heads)
+        return false;
+    rows[0] = n / heads * (parts == TP_MERGED_QKV ? facts->heads : 1);
+    rows[1] = n / heads * (parts == TP_MERGED_QKV ? facts->kv_heads : 1);
+    return true;
+}
+
+static const struct tp_model_merged *find_merged(const struct tp_builder *b, const char *module)
+{
+    const struct tp_model_facts *facts = facts_of(b);
+    for (size_t m = 0; m < facts->count; m++)
+        for (size_t i = 0; i < facts->model[m]->mergeds; i++)
+            if (tp_module_matches(&facts->model[m]->merged[i].module, module, strlen(module)))
+                return &facts->model[m]->merged[i];
+    return NULL;
+}
+
+/* Whether there is another part of the set behind it: its own end is inside of what engines
+ * load then. A set of which the model has one part is no set. */
+static bool has_next(const struct tp_builder *b, const char *name,
+                     const struct tp_fused_name *fused)
+{
+    char next[TP_FULL_NAME];
+    for (size_t p = fused->part + 1; p < fused->set->parts; p++) {
+        int size = snprintf(next, sizeof next, "%.*s%s.weight", (int)fused->module, name,
+                            fused->set->part[p]);
+        if (size < (int)sizeof next && tp_checkpoint_find(b->plan->ckpt, next))
+            return true;
+    }
+    return false;
+}
+
+/* Whether its rows, or those of a part, end where the reader cannot merge it. */
+static bool breaks_merge(const struct tp_builder *b, uint32_t w)
+{
+    const struct tp_weight *weight = weight_at(b, w);
+    const struct tp_rule *rule = b->choices[w].rule;
+    char key[TP_FULL_NAME];
+    struct tp_stack_name stack;
+    struct tp_fused_name fused;
+    uint64_t multiple = rule ? rule->format->merged_rows : 0, rows[2];
+    if (!multiple || b->request->merged || weight->form->format) /* what is packed stays so */
+        return false;
+    if (is_split(b, w, &stack))
+        return tp_plan_is_gated(weight, &stack) && weight->form->box.n / 2 % multiple;
+    if (weight->form->rank != 2)
+        return false;
+    if (tp_name_fused(facts_of(b), weight->name, key, sizeof key, &fused))
+        return weight->form->box.n % multiple && has_next(b, weight->name, &fused);
+    const struct tp_model_merged *merged = find_merged(b, weight->name);
+    if (!merged)
+        return false;
+    return merged_rows(b, merged->parts, weight->form->box.n, rows) ? rows[0] % multiple ||
+                                                                   rows[1] % multiple
+                                                              : weight->form->box.n % multiple != 0;
+}
+
+/* The set that the weight belongs to, if any: the experts of a layer that are written one by
+ * one, or what is fused. */
+static bool set_key(const struct tp_builder *b, uint32_t w, char key[TP_FULL_NAME])
+{
+    const struct tp_weight *weight = weight_at(b, w);
+    struct tp_expert_name expert;
+    struct tp_stack_name stack;
+    size_t prefix;
+    if (!b->choices[w].rule || tp_plan_is_bias(weight))
+        return false;
+    if (is_split(b, w, &stack))
+        prefix = stack.prefix;
+    else if (weight->form->rank == 2 && b->choices[w].rule->format->experts == TP_EXPERTS_SPLIT &&
+             tp_name_expert(facts_of(b), weight->name, &expert))
+        prefix = expert.prefix;
+    else
+        return weight->form->rank == 2 &&
+               tp_name_fused(facts_of(b), weight->name, key, TP_FULL_NAME, NULL);
+    if (prefix >= TP_FULL_NAME)
+        return false;
+    memcpy(key, weight->name, prefix);
+    key[prefix] = '\0';
+    return true;
+}
+
+static enum tp_code add_unsuited(struct tp_builder *b, uint32_t w, const char *key,
+                                 struct unsuited *unsuited)
+{
+    uint32_t number;
+    enum tp_code code = tp_os_grow((void **)&unsuited->sets, &unsuited->capacity,
+                                   unsuited->count + 1, sizeof *unsuited->sets, b->err);
+    if (code)
+        return code;
+    struct unsuited_set set = {tp_os_copy(b->err, key), w};
+    if (!set.key)
+        return TP_E_MEMORY;
+    code = tp_names_add(&unsuited->keys, set.key, strlen(key), &number, b->err);
+    if (code || number < unsuited->count)
+        free(set.key);
+    else
+        unsuited->sets[unsuited->count++] = set;
+    return code;
+}
+
+/* Keeps the members of the set that could be converted by themselves. */
+static enum tp_code keep_sibling(struct tp_builder *b, uint32_t w, const struct unsuited *unsuited)
+{
+    char key[TP_FULL_NAME];
+    int64_t set = set_key(b, w, key) ? tp_names_find(&unsuited->keys, key, strlen(key)) : -1;
+    if (set < 0 || breaks_need(b, w) || breaks_merge(b, w))
+        return TP_OK;
+    return tp_choice_keep(b, w, true, "engines fuse it with %s, which cannot be converted",
+                          weight_at(b, unsuited->sets[set].weight)->name);
+}
+
+static enum tp_code keep_unmerged(struct tp_builder *b, uint32_t w)
+{
+    if (breaks_need(b, w) || !breaks_merge(b, w))
+        return TP_OK;
+    return tp_choice_keep(b, w, true, "%s; --merged convert converts it all the same",
+                          b->choices[w].rule->format->merged_why);
+}
+
+enum tp_code tp_plan_keep_sets(struct tp_builder *b)
+{
+    struct unsuited unsuited = {0};
+    char key[TP_FULL_NAME];
+    enum tp_code code = TP_OK;
+    uint32_t total = (uint32_t)b->plan->weights->count;
+    for (uint32_t w = 0; w < total && code == TP_OK; w++)
+        if ((breaks_need(b, w) || breaks_merge(b, w)) && set_key(b, w, key))
+            code = add_unsuited(b, w, key, &unsuited);
+    for (uint32_t w = 0; w < total && unsuited.count && code == TP_OK; w++)
+        code = keep_sibling(b, w, &unsuited);
+    for (uint32_t w = 0; w < total && code == TP_OK; w++)
+        code = keep_unmerged(b, w);
+    for (size_t i = 0; i < unsuited.count; i++)
+        free(unsuited.sets[i].key);
+    free(unsuited.sets);
+    tp_names_close(&unsuited.keys);
+    return code;
+}

@@ -1,0 +1,686 @@
+/* Units of the chosen weights: experts stacked or split, shapes checked.
+ *
+ * Every chosen weight ends in exactly one unit (or, when a stack is split, in
+ * the units of its experts), or is kept with a reason.
+ */
+#include "pack/plan/unit/build.h"
+
+#include "base/num.h"
+#include "base/suffix.h"
+#include "pack/model/model_names.h"
+#include "pack/os/os.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct tp_weight *weight_at(const struct tp_builder *b, uint32_t w)
+{
+    return &b->plan->weights->items[w];
+}
+
+/* A unit and its form, which settle() makes a shared one. */
+struct draft {
+    struct tp_unit unit;
+    struct tp_unit_form form;
+};
+
+static struct tp_unit *unit_start(const struct tp_builder *b, uint32_t w, struct draft *draft)
+{
+    const struct tp_weight *weight = weight_at(b, w);
+    const struct tp_rule *rule = b->choices[w].rule;
+    struct tp_unit_form *form = &draft->form;
+    memset(draft, 0, sizeof *draft); /* what lies between the members is compared, too */
+    draft->unit.form = form;
+    draft->unit.stats = UINT32_MAX;
+    form->rank = 2;
+    form->format = rule->format;
+    form->settings = rule->settings;
+    form->original = weight->form->dtype;
+    form->box = (struct tp_box3){1, weight->form->box.n, weight->form->box.k};
+    form->joint = '.';
+    tp_format_op(rule->format, &rule->settings, &form->op);
+    form->outs = form->op.outs;
+    return &draft->unit;
+}
+
+static void unit_part(struct tp_unit *unit, const struct tp_format *format, enum tp_part part)
+{
+    struct tp_unit_form *form = unit->form;
+    form->format = tp_format_for(format, part);
+    tp_format_op(form->format, &form->settings, &form->op);
+    form->outs = form->op.outs;
+}
+
+/* The unit holds gate and up, which its format may lay out in another way. */
+static void unit_gated(struct tp_unit *unit)
+{
+    struct tp_unit_form *form = unit->form;
+    unit_part(unit, form->format, TP_PART_GATED);
+}
+
+static enum tp_code unit_views(struct tp_builder *b, struct tp_unit *unit, uint32_t per_expert)
+{
+    unit->form->views_per_expert = per_expert;
+    unit->views = tp_store_zalloc(&b->plan->store, tp_unit_views(unit), sizeof *unit->views,
+                                  b->err);
+    return unit->views ? TP_OK : TP_E_MEMORY;
+}
+
+/* Why the unit's shape does not suit its format, or NULL. */
+static const char *shape_reason(const struct tp_unit *unit, char *text, size_t size)
+{
+    const struct tp_shape_rule *rule =
+        tp_format_broken_need(unit->form->format, &unit->form->settings, unit->form->box,
+                              unit->form->rank == 3);
+    const struct tp_format_out *codes =
+        &unit->form->format->out[tp_op_find(&unit->form->op, TP_ROLE_CODES)];
+    if (unit->form->rank == 3 && strcmp(codes->shape[0], "E") != 0) {
+        snprintf(text, size, "%s holds matrices, no stacks of them", unit->form->format->name);
+        return text;
+    }
+    if (!rule)
+        return NULL;
+    snprintf(text, size, "%s needs %c in multiples of %llu, this is %llu: %s",
+             unit->form->format->name, rule->dim, (unsigned long long)rule->multiple,
+             (unsigned long long)(rule->dim == 'N' ? unit->form->box.n : unit->form->box.k),
+             rule->why);
+    return text;
+}
+
+/* Rows that have one scale where the unit stores what it takes over. */
+static uint64_t rows_taken(const struct tp_unit *unit)
+{
+    int scale = tp_op_find(&unit->form->op, TP_ROLE_SCALE);
+    return unit->form->kind == TP_UNIT_REPACK && scale >= 0 ? unit->form->op.out[scale].per_n : 1;
+}
+
+/* Whether rows of the source that begin at view->row may become rows from `to` on one by one: no
+ * scale is that of rows on both sides of a seam, nor is one to each row to become one of `taken`
+ * rows that has both. */
+static bool comes_apart(const struct tp_op *source, const struct tp_view *view, uint64_t to,
+                        uint64_t taken)
+{
+    bool apart = true;
+    for (uint32_t i = 0; i < source->outs; i++) {
+        uint64_t per = tp_max_u64(source->out[i].per_n, 1);
+        if (per == 1 && source->out[i].role == TP_ROLE_SCALE)
+            per = tp_max_u64(taken, 1);
+        apart &= view->row % per == 0 && to % per == 0 && (view->step < 2 || per == 1);
+    }
+    return apart;
+}
+
+/* Packed views are taken over tile by tile where each begins and ends at a tile border of the
+ * format, and lies in its source where the tiles of both agree. Others are gathered row by row,
+ * unless a scale of the source is that of several rows: then this is the reason against it. */
+static const char *seam_reason(const struct tp_builder *b, const struct tp_unit *unit, char *text,
+                               size_t size)
+{
+    uint64_t n, k, source_n, source_k, row = 0;
+    const struct tp_weight *source = weight_at(b, unit->views[0].weight);
+    bool apart = true;
+    if (!source->form->format || tp_op_granule(&unit->form->op, &n, &k, NULL) ||
+        tp_op_granule(&source->form->op, &source_n, &source_k, NULL))
+        return NULL;
+    for (uint32_t p = 0; p < unit->form->views_per_expert; p++) {
+        const struct tp_view *view = &unit->views[p];
+        apart &= comes_apart(&source->form->op, view, row, rows_taken(unit));
+        unit->form->gathers |= view->step > 1;
+        row += unit->form->view_rows[p];
+    }
+    row = 0;
+    if (unit->form->gathers && apart)
+        return NULL;
+    if (unit->form->gathers) {
+        tp_err_hint(b->err, "unpack first, and convert the plain weights");
+        snprintf(text, size, "rows of gate and up take turns in %s, and one of its scales is that "
+                 "of several rows", source->name);
+        return text;
+    }
+    uint64_t stretch = tp_op_stretch_rows(&unit->form->op, unit->form->box.n);
+    uint64_t source_stretch = tp_op_stretch_rows(&source->form->op, source->form->box.n);
+    for (uint32_t p = 0; p < unit->form->views_per_expert; p++) {
+        uint64_t begin = unit->views[p].row % source_stretch;
+        bool seam = row % stretch % n != 0 ||
+                    (unit->form->kind == TP_UNIT_REPACK && begin % source_n % n != 0);
+        if (seam && apart) {
+            unit->form->gathers = true;
+            return NULL;
+        }
+        if (row % stretch % n) {
+            tp_err_hint(b->err, "--no-stack leaves the experts apart; or unpack first, and convert "
+                                "the plain weights");
+            snprintf(text, size,
+                     "its packed parts of %llu rows do not end at the %llu-row tiles "
+                     "of %s",
+                     (unsigned long long)unit->form->view_rows[p - 1], (unsigned long long)n,
+                     unit->form->format->name);
+            return text;
+        }
+        if (unit->form->kind == TP_UNIT_REPACK && begin % source_n % n) {
+            snprintf(text, size, "row %llu of %s, where it begins, is inside a block of %s",
+                     (unsigned long long)unit->views[p].row, source->name,
+                     unit->form->format->name);
+            return text;
+        }
+        row += unit->form->view_rows[p];
+    }
+    return NULL;
+}
+
+/* Elements of codes, with padding, and the sum of the two sides; 0: it has no such layout. */
+static uint64_t area_of(const struct tp_unit *unit, const struct tp_format *format, uint64_t *sides)
+{
+    struct tp_layout layout;
+    struct tp_op op;
+    tp_format_op(format, &unit->form->settings, &op);
+    if (tp_op_whole_layout(&op, (uint32_t)tp_op_find(&op, TP_ROLE_CODES), unit->form->box, &layout,
+                           NULL))
+        return 0;
+    *sides = tp_layout_extent(&layout, TP_DIM_N) + tp_layout_extent(&layout, TP_DIM_K);
+    return tp_layout_size(&layout);
+}
+
+/* Of the two ways to pad a matrix, whether the second takes less room. */
+static bool is_wide(const struct tp_unit *unit, const struct tp_format *format)
+{
+    uint64_t sides = 0, wide_sides = 0;
+    const struct tp_format *wide = tp_format_for(format, TP_PART_WIDE);
+    uint64_t area = area_of(unit, format, &sides), wide_area = area_of(unit, wide, &wide_sides);
+    return wide_area && (wide_area < area || (wide_area == area && wide_sides < sides));
+}
+
+/* What of the format the unit is, if it is not gate and up, of which unit_gated() was told. */
+static void choose_part(const struct tp_builder *b, struct tp_unit *unit, bool gated)
+{
+    const struct tp_format *format = b->choices[unit->views[0].weight].rule->format;
+    enum tp_part part = TP_PART_ANY;
+    if (gated)
+        return;
+    if (unit->form->rank == 2)
+        part = is_wide(unit, format) ? TP_PART_WIDE : TP_PART_ANY;
+    else if (tp_ends_with(unit->name, ".w13"))
+        part = TP_PART_UP;
+    else if (tp_plan_is_last_ungated(b, unit->name))
+        part = TP_PART_DOWN_UNGATED;
+    else if (tp_ends_with(unit->name, ".w2"))
+        part = TP_PART_DOWN;
+    unit_part(unit, format, part);
+}
+
+/* Adds the unit of the bias beside the weight, plain or packed, if it has one and its format says
+ * what becomes of it. */
+static enum tp_code add_bias(struct tp_builder *b, const struct tp_unit *of)
+{
+    const struct tp_rule *rule = b->choices[of->views[0].weight].rule;
+    struct draft bias;
+    char text[400];
+    enum tp_code code = tp_plan_bias_of(b, of, &bias.unit, &bias.form);
+    if (code || !bias.unit.views)
+        return code;
+    const char *reason = tp_plan_unit_kind(b, &bias.unit, rule, text, sizeof text);
+    if (!reason)
+        reason = seam_reason(b, &bias.unit, text, sizeof text);
+    return reason ? tp_plan_refuse(b, &bias.unit, reason) : tp_plan_add_unit(b, &bias.unit);
+}
+
+/* Either adds the unit or keeps all weights of it. Takes over the unit. `gated`: it holds gate and
+ * up, each in rows of its own. */
+static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit, bool gated)
+{
+    char text[400];
+    const struct tp_weight *source = weight_at(b, unit->views[0].weight);
+    const struct tp_rule *rule = b->choices[unit->views[0].weight].rule;
+    choose_part(b, unit, gated);
+    const char *reason = tp_plan_unit_kind(b, unit, rule, text, sizeof text);
+    if (!reason)
+        reason = shape_reason(unit, text, sizeof text);
+    if (!reason)
+        reason = seam_reason(b, unit, text, sizeof text);
+    if (!reason)
+        reason = tp_plan_bias_reason(b, unit, text, sizeof text);
+    enum tp_code code = TP_OK;
+    if (!reason)
+        code = tp_plan_search(b, unit, &rule->search);
+    uint64_t views = tp_unit_views(unit);
+    if (reason && source->form->format)
+        code = tp_plan_refuse(b, unit, reason);
+    for (uint64_t i = 0; i < views && code == TP_OK; i++) {
+        uint32_t w = unit->views[i].weight;
+        if (reason)
+            code = tp_choice_keep(b, w, true, "%s", reason);
+        b->choices[w].done = true;
+    }
+    if (reason || code) {
+        tp_unit_close(unit);
+        return code;
+    }
+    const struct tp_shape_rule *want =
+        tp_format_broken_want(unit->form->format, &unit->form->settings, unit->form->box,
+                              unit->form->rank == 3 || strstr(unit->name, ".experts."));
+    unit->form->warning = want ? want->why : NULL;
+    if ((code = tp_plan_add_inputs(b, unit)) || (code = add_bias(b, unit)))
+        tp_unit_close(unit);
+    return code ? code : tp_plan_add_unit(b, unit);
+}
+
+/* Whether the rows of up stand before those of gate in a weight that holds both. */
+static bool up_first(const struct tp_format *format)
+{
+    return format && format->rows == TP_ROWS_UP_GATE;
+}
+
+/* Whether the rows of gate and up lie in an order of the format's own, and so never alternate as
+ * they may in the source. */
+static bool sets_order(const struct tp_format *format)
+{
+    return up_first(format) || format->variant[TP_PART_GATED] || format->op.stretches > 1;
+}
+
+/* Whether the format's stacks are w13 and w2 also where the rows of gate and up alternate. */
+static bool names_stacks(const struct tp_format *format)
+{
+    return sets_order(format) || format->in_turn;
+}
+
+/* Whether a packed stack goes by its own name again: its rows alternate, and the format has no
+ * other word for that. */
+static bool loses_name(const struct tp_builder *b, const struct tp_weight *weight,
+                       const struct tp_format *format)
+{
+    return weight->form->format && weight->origins == 1 && !names_stacks(format) &&
+           (tp_plan_alternates(weight) || tp_plan_is_last_in_turn(b, weight->name));
+}
+
+/* Whether its rows alternate, and stay so. */
+static bool stays_in_turn(const struct tp_format *format, const struct tp_weight *weight)
+{
+    return format->in_turn && (weight->form->alternates || tp_plan_alternates(weight));
+}
+
+/* The views of a unit that is one weight: of all its rows, or of gate and of up where these change
+ * places or are laid out apart on either side. */
+static enum tp_code whole_views(struct tp_builder *b, struct tp_unit *unit, uint32_t w, bool gated)
+{
+    const struct tp_weight_form *source = weight_at(b, w)->form;
+    uint64_t half = source->box.n / 2;
+    bool swapped = gated && up_first(source->format) != up_first(unit->form->format);
+    bool in_turn = gated && sets_order(b->choices[w].rule->format) &&
+                   (source->alternates || tp_plan_alternates(weight_at(b, w)));
+    uint32_t parts = swapped || unit->form->op.stretches > 1 || source->op.stretches > 1 ? 2 : 1;
+    unit->form->repeats = true;
+    if (unit_views(b, unit, parts))
+        return TP_E_MEMORY;
+    for (uint32_t p = 0; p < parts; p++) {
+        bool second = p != swapped;
+        unit->form->view_rows[p] = source->box.n / parts;
+        unit->views[p] = (struct tp_view){.weight = w, .step = in_turn ? 2 : 1,
+                                          .row = second ? in_turn ? 1 : half : 0};
+    }
+    return TP_OK;
+}
+
+/* One weight, one unit of the same rank. */
+static enum tp_code single(struct tp_builder *b, uint32_t w, const char *full)
+{
+    const struct tp_weight *weight = weight_at(b, w);
+    struct draft draft;
+    struct tp_stack_name stack;
+    struct tp_unit *unit = unit_start(b, w, &draft);
+    unit->form->rank = weight->form->rank;
+    unit->form->box = weight->form->box;
+    const struct tp_format *format = b->choices[w].rule->format;
+    bool ordered = names_stacks(format);
+    bool stacked = weight->form->rank == 3 && !b->request->no_stack &&
+                   (ordered || !tp_plan_alternates(weight)) && !loses_name(b, weight, format) &&
+                   tp_name_stack(&b->plan->weights->facts, full, &stack) && !stack.is->kept;
+    unit->form->joint = stacked ? '_' : weight->form->joint;
+    unit->name = weight->name;
+    /* gate_up_proj that alternates is no w13 as long as it does: see alternates() */
+    if (stacked && (ordered || !weight->form->alternates))
+        unit->name = tp_store_join(&b->plan->store, full, stack.prefix,
+                                   stack.gate_up ? ".w13" : ".w2", b->err);
+    else if (loses_name(b, weight, format))
+        unit->name = tp_store_join(&b->plan->store, weight->origin[0].name,
+                                   tp_name_stem(weight->origin[0].name), "", b->err);
+    bool gated = weight->form->rank == 3 && weight->form->box.n % 2 == 0 &&
+                 !stays_in_turn(format, weight) &&
+                 tp_name_stack(&b->plan->weights->facts, full, &stack) &&
+                 tp_plan_is_gated(weight, &stack);
+    if (gated)
+        unit_gated(unit);
+    if (!unit->name || whole_views(b, unit, w, gated))
+        return TP_E_MEMORY;
+    return settle(b, unit, gated);
+}
+
+/* Rows [row, row + rows) of one expert of a 3-D weight, as a 2-D unit. */
+static enum tp_code split_one(struct tp_builder *b, uint32_t w, uint64_t expert, uint64_t row,
+                              uint64_t rows, const char *name)
+{
+    struct draft draft;
+    struct tp_unit *unit = unit_start(b, w, &draft);
+    unit->form->box.n = rows;
+    unit->name = tp_store_join(&b->plan->store, name, strlen(name), "", b->err);
+    if (!unit->name || unit_views(b, unit, 1))
+        return TP_E_MEMORY;
+    unit->form->view_rows[0] = rows;
+    unit->views[0] = (struct tp_view){.weight = w, .step = 1, .expert = expert, .row = row};
+    return settle(b, unit, false);
+}
+
+/* Name of a part of a stack as llm-compressor writes it; of a packed stack that
+ * recorded its experts' names, that name. */
+static char *split_name(struct tp_builder *b, const struct tp_weight *weight, uint64_t e,
+                        uint32_t p, const struct tp_stack_name *stack, const char *full)
+{
+    static const char *const labels[] = {"gate_proj", "up_proj", "down_proj"};
+    uint32_t label = up_first(weight->form->format) ? 1 - p : p;
+    if (p >= weight->origins || !strstr(weight->origin[p].name, "{e}"))
+        return tp_os_format(b->err, "%.*s.%llu.%s", (int)stack->prefix, full,
+                            (unsigned long long)e, labels[stack->gate_up ? label : 2]);
+    char *name = tp_origin_name(&weight->origin[p], e, b->err);
+    if (name)
+        name[tp_name_stem(name)] = '\0';
+    return name;
+}
+
+/* A stack becomes one unit per expert and projection. */
+static enum tp_code split_stack(struct tp_builder *b, uint32_t w, const struct tp_stack_name *stack,
+                                const char *full)
+{
+    const struct tp_weight *weight = weight_at(b, w);
+    uint32_t matrices = tp_plan_is_gated(weight, stack) ? 2 : 1;
+    bool recorded = weight->origins == matrices;
+    size_t first = b->plan->unit_count;
+    enum tp_code code = TP_OK;
+    if (!recorded && weight->form->box.n % matrices)
+        return tp_choice_keep(b, w, true, "its rows do not divide into gate and up");
+    for (uint64_t e = 0; e < weight->form->box.e && code == TP_OK; e++)
+        for (uint64_t p = 0, row = 0; p < matrices && b->choices[w].rule && code == TP_OK; p++) {
+            uint64_t rows = recorded ? weight->origin[p].rows : weight->form->box.n / matrices;
+            char *name = split_name(b, weight, e, (uint32_t)p, stack, full);
+            code = name ? split_one(b, w, e, row, rows, name) : TP_E_MEMORY;
+            row += rows;
+            free(name);
+        }
+    while (!b->choices[w].rule && b->plan->unit_count > first) /* one refused: all kept */
+        tp_unit_close(&b->plan->units[--b->plan->unit_count]);
+    return code;
+}
+
+/* One expert matrix of a set that may be stacked. */
+struct member {
+    const char *name; /* of the checkpoint tensor (codes) */
+    struct tp_expert_name parsed;
+    uint32_t weight;
+};
+
+static int by_stack(const void *a, const void *b)
+{
+    const struct member *x = a, *y = b;
+    size_t size = x->parsed.prefix < y->parsed.prefix ? x->parsed.prefix : y->parsed.prefix;
+    int order = memcmp(x->name, y->name, size);
+    if (order || x->parsed.prefix != y->parsed.prefix)
+        return order ? order : x->parsed.prefix < y->parsed.prefix ? -1 : 1;
+    bool x_down = x->parsed.matrix == TP_EXPERT_DOWN, y_down = y->parsed.matrix == TP_EXPERT_DOWN;
+    if (x_down != y_down)
+        return x_down ? 1 : -1;
+    if (x->parsed.expert != y->parsed.expert)
+        return x->parsed.expert < y->parsed.expert ? -1 : 1;
+    return (int)x->parsed.matrix - (int)y->parsed.matrix;
+}
+
+static bool same_stack(const struct member *a, const struct member *b)
+{
+    return a->parsed.prefix == b->parsed.prefix &&
+           memcmp(a->name, b->name, a->parsed.prefix) == 0 &&
+           (a->parsed.matrix == TP_EXPERT_DOWN) == (b->parsed.matrix == TP_EXPERT_DOWN);
+}
+
+/* One matrix of each expert: the last, or the first of experts without a gate. */
+static bool is_one_matrix(const struct member *members, size_t count)
+{
+    for (size_t i = 1; i < count; i++)
+        if (members[i].parsed.matrix != members[0].parsed.matrix)
+            return false;
+    return true;
+}
+
+static enum tp_expert_matrix matrix_at(const struct member *members, size_t i, uint32_t matrices)
+{
+    return matrices == 1 ? members[0].parsed.matrix : i % 2 ? TP_EXPERT_UP : TP_EXPERT_GATE;
+}
+
+static const char *matrix_label(int part)
+{
+    return part == TP_EXPERT_DOWN ? "down" : part == TP_EXPERT_UP ? "up" : "gate";
+}
+
+static bool lacking(const struct member *members, size_t i, uint32_t matrices, char *text,
+                    size_t size)
+{
+    snprintf(text, size, "expert %zu has no %s matrix", i / matrices,
+             matrix_label(matrix_at(members, i, matrices)));
+    return false;
+}
+
+/* Whether the sorted members are experts 0..count/matrices-1, each complete, alike
+ * in shape and dtype. Writes what is wrong. */
+static bool complete(const struct tp_builder *b, const struct member *members, size_t count,
+                     uint32_t matrices, char *text, size_t size)
+{
+    const struct tp_weight *first = weight_at(b, members[0].weight);
+    for (size_t i = 0; i < count; i++) {
+        const struct tp_weight *weight = weight_at(b, members[i].weight);
+        if (members[i].parsed.expert != i / matrices ||
+            members[i].parsed.matrix != matrix_at(members, i, matrices))
+            return lacking(members, i, matrices, text, size);
+        if (weight->form->box.n != first->form->box.n ||
+            weight->form->box.k != first->form->box.k ||
+            weight->form->dtype != first->form->dtype ||
+            weight->form->format != first->form->format ||
+            (weight->form->format && !tp_op_same(&weight->form->op, &first->form->op)) ||
+            weight->form->rank != 2) {
+            snprintf(text, size, "the %s matrix of expert %llu differs in shape, dtype or format "
+                     "from that of expert 0", matrix_label(members[i].parsed.matrix),
+                     (unsigned long long)(i / matrices));
+            return false;
+        }
+    }
+    return count % matrices == 0 || lacking(members, count, matrices, text, size);
+}
+
+static const struct tp_rule *rule_of(const struct tp_builder *b, const struct member *member)
+{
+    return b->choices[member->weight].rule;
+}
+
+/* Whether one of the members goes to a stack; they do all, or it is an error. */
+static enum tp_code find_stacked(struct tp_builder *b, const struct member *members, size_t count,
+                                 bool *stacked)
+{
+    const struct tp_rule *rule = rule_of(b, &members[0]);
+    size_t other = 0;
+    *stacked = false;
+    for (size_t i = 0; i < count; i++) {
+        const struct tp_rule *its = rule_of(b, &members[i]);
+        *stacked |= its && its->format->experts == TP_EXPERTS_STACK;
+        other = other || its == rule ? other : i;
+    }
+    if (!*stacked || !other)
+        return TP_OK;
+    const struct member *kept = &members[rule ? other : 0], *made = &members[rule ? 0 : other];
+    const char *reason = b->choices[kept->weight].reason;
+    tp_err_tensor(b->err, kept->name);
+    tp_err_hint(b->err, "let --include, --exclude or the recipe treat all of them alike, or leave "
+                        "the experts apart with --no-stack");
+    return tp_fail(b->err, TP_E_UNSUPPORTED, "experts cannot be stacked: this matrix %s%s%s, and "
+                   "the %s matrix of expert %llu is to be in %s",
+                   rule_of(b, kept) ? "goes by another rule" : "is kept (",
+                   rule_of(b, kept) ? "" : reason, rule_of(b, kept) ? "" : ")",
+                   matrix_label(made->parsed.matrix), (unsigned long long)made->parsed.expert,
+                   rule_of(b, made)->format->name);
+}
+
+static enum tp_code stack(struct tp_builder *b, const struct member *members, size_t count)
+{
+    const struct member *first = &members[0];
+    bool down = first->parsed.matrix == TP_EXPERT_DOWN;
+    uint32_t matrices = is_one_matrix(members, count) ? 1 : 2;
+    struct draft draft;
+    char text[300];
+    if (!complete(b, members, count, matrices, text, sizeof text)) {
+        tp_err_tensor(b->err, first->name);
+        tp_err_hint(b->err, "complete the checkpoint, or leave the experts apart with --no-stack");
+        return tp_fail(b->err, TP_E_INPUT, "experts cannot be stacked: %s", text);
+    }
+    uint64_t rows = weight_at(b, first->weight)->form->box.n;
+    struct tp_unit *unit = unit_start(b, first->weight, &draft);
+    unit->form->rank = 3;
+    unit->form->box.e = count / matrices;
+    unit->form->box.n = rows * matrices;
+    unit->form->joint = '_';
+    if (matrices == 2)
+        unit_gated(unit);
+    unit->name = tp_store_join(&b->plan->store, first->name, first->parsed.prefix,
+                               down ? ".w2" : ".w13", b->err);
+    if (!unit->name || unit_views(b, unit, matrices))
+        return TP_E_MEMORY;
+    for (uint32_t p = 0; p < matrices; p++)
+        unit->form->view_rows[p] = rows;
+    bool swapped = matrices == 2 && up_first(unit->form->format);
+    for (size_t i = 0; i < count; i++)
+        unit->views[i ^ swapped] = (struct tp_view){.weight = members[i].weight, .step = 1};
+    return settle(b, unit, matrices == 2);
+}
+
+/* Collects the expert matrices, chosen or not, and stacks those that go to stacked formats. */
+static enum tp_code stack_experts(struct tp_builder *b)
+{
+    size_t count = 0, total = b->plan->weights->count;
+    enum tp_code code = TP_OK;
+    bool stacked = false;
+    for (size_t r = 0; r < b->request->rule_count; r++) {
+        const struct tp_format *format = b->request->rules[r].format;
+        stacked |= format && format->experts == TP_EXPERTS_STACK;
+    }
+    if (!stacked)
+        return TP_OK;
+    struct member *members = tp_os_zalloc(total + 1, sizeof *members, b->err);
+    if (!members)
+        return TP_E_MEMORY;
+    for (uint32_t w = 0; w < total; w++) {
+        const struct tp_weight *weight = weight_at(b, w);
+        const struct tp_rule *rule = b->choices[w].rule;
+        if (weight->form->rank != 2 || weight->name[tp_name_bias_stem(weight->name)])
+            continue;
+        if (b->request->recorded && (!rule || rule->format->experts != TP_EXPERTS_STACK))
+            continue; /* what is recorded was allowed then */
+        members[count].weight = w;
+        members[count].name = weight->name;
+        if (tp_name_expert(&b->plan->weights->facts, weight->name, &members[count].parsed))
+            count++;
+    }
+    qsort(members, count, sizeof *members, by_stack);
+    for (size_t i = 0, end; i < count && code == TP_OK; i = end) {
+        for (end = i + 1; end < count && same_stack(&members[i], &members[end]);)
+            end++;
+        code = find_stacked(b, members + i, end - i, &stacked);
+        if (stacked && code == TP_OK)
+            code = stack(b, members + i, end - i);
+    }
+    free(members);
+    return code;
+}
+
+/* Whether nothing is to be done. Of another tool's weight the settings are not known;
+ * its scales may be of another type than the format's, which is mended where it
+ * costs nothing. */
+static bool is_already(const struct tp_weight *weight, const struct tp_rule *rule)
+{
+    struct tp_op op;
+    struct tp_settings settings = rule->settings;
+    if (tp_op_find(&weight->form->op, TP_ROLE_ZERO) >= 0)
+        tp_format_keep_zeros(rule->format, &settings);
+    if (weight->form->format != tp_format_for(rule->format, weight->form->format
+                                                                ? weight->form->format->part
+                                                                : TP_PART_ANY))
+        return false;
+    if (tp_rule_searches(rule)) /* which settle() allows with --requantize only */
+        return false;
+    if (!weight->origin && (tp_op_needs(&weight->form->format->op) & TP_NEED_REFERENCE))
+        return false; /* zero points and order: written anew, in the one way that is ours */
+    if (weight->origin)
+        return memcmp(&weight->form->settings, &settings, sizeof settings) == 0;
+    tp_format_op(rule->format, &rule->settings, &op);
+    for (uint32_t i = 0; i < op.outs; i++)
+        if (weight->tensor[i] == TP_NO_TENSOR ||
+            weight->form->op.out[i].element != op.out[i].element || weight->form->renamed)
+            return !tp_repack_possible(&weight->form->op, &op);
+    return true;
+}
+
+/* Rows that alternated in the model stay apart: no format of another order takes them. */
+static enum tp_code refuse_dealt(const struct tp_builder *b, uint32_t w)
+{
+    const struct tp_weight *weight = weight_at(b, w);
+    tp_err_tensor(b->err, weight->name);
+    tp_err_hint(b->err, "unpack, or convert the checkpoint that it was made of");
+    return tp_fail(b->err, TP_E_UNSUPPORTED, "the rows of gate and up, which alternate in the "
+                   "model, are put apart here: %s would have them alternate",
+                   b->choices[w].rule->format->name);
+}
+
+static enum tp_code remaining(struct tp_builder *b, uint32_t w)
+{
+    const struct tp_weight *weight = weight_at(b, w);
+    const struct tp_rule *rule = b->choices[w].rule;
+    struct tp_stack_name name;
+    char buffer[TP_FULL_NAME];
+    const char *full = tp_weight_full_name(b->plan, w, buffer, b->err);
+    if (!full)
+        return b->err->code;
+    if (weight->origins && weight->origin->step > 1 &&
+        (!sets_order(rule->format) || rule->format->in_turn))
+        return refuse_dealt(b, w);
+    if (is_already(weight, rule))
+        return tp_choice_keep(b, w, false, TP_REASON_SAME);
+    if (weight->form->rank == 3 && rule->format->experts == TP_EXPERTS_SPLIT &&
+        !b->request->no_stack &&
+        tp_name_stack(&b->plan->weights->facts, full, &name) && !name.is->kept &&
+        !tp_plan_alternates(weight))
+        return split_stack(b, w, &name, full);
+    return single(b, w, full);
+}
+
+/* A packed bias that became part of no unit, as its weight is kept. Formats without biases have it
+ * plain again: tp_plan_restore_biases(). */
+static enum tp_code keep_bias(struct tp_builder *b, uint32_t w)
+{
+    const struct tp_format *format = tp_format_bias(b->choices[w].rule->format);
+    const struct tp_format *is = weight_at(b, w)->form->format;
+    if (!format)
+        return TP_OK;
+    return tp_choice_keep(b, w, false, "%s", is == tp_format_for(format, is->part)
+                                                 ? TP_REASON_SAME : "its weight is kept");
+}
+
+enum tp_code tp_plan_units(struct tp_builder *b)
+{
+    enum tp_code code = tp_plan_keep_sets(b);
+    if (code == TP_OK)
+        code = tp_plan_find_experts(b);
+    if (code == TP_OK)
+        code = tp_plan_find_biases(b);
+    if (code == TP_OK && !b->request->no_stack)
+        code = stack_experts(b);
+    for (uint32_t w = 0; w < b->plan->weights->count && code == TP_OK; w++)
+        if (b->choices[w].rule && !b->choices[w].done && !tp_plan_is_bias(weight_at(b, w)))
+            code = remaining(b, w);
+    for (uint32_t w = 0; w < b->plan->weights->count && code == TP_OK; w++)
+        if (b->choices[w].rule && !b->choices[w].done && tp_plan_is_bias(weight_at(b, w)))
+            code = keep_bias(b, w);
+    return code ? code : tp_plan_restore_biases(b);
+}
