@@ -11,7 +11,7 @@ step() { # name, command ...
 }
 
 files() { sh scripts/files.sh "$@"; } # and none would be an error
-sources=$(files 'src/base/*.c' 'src/pack/*/*.c' 'src/cli/*.c' 'plugin/*.c') || exit 1
+sources=$(files 'src/base/*.c' 'src/pack/*/*.c' 'src/pack/plan/*/*.c' 'src/cli/*.c' 'plugin/*.c') || exit 1
 reference=$(files 'src/kernels/op/*.c' src/kernels/rows.c) || exit 1
 scripts=$(files 'scripts/*.sh' 'tests/*.sh' 'tests/*/*.sh' 'samples/*/*.sh' .ci/run) || exit 1
 pages=$(files 'man/*.[1-9]') || exit 1

@@ -22,7 +22,7 @@ for command in $commands; do
     grep -qE "^\.\\\\\" options $command( own)?\$" man/*.1 || fail "no page lists the options of $command"
 done
 
-sources=$(sh scripts/files.sh 'src/cli/*.c' 'src/pack/*/*.c' 'src/kernels/*.c' 'src/kernels/*/*.c') &&
+sources=$(sh scripts/files.sh 'src/cli/*.c' 'src/pack/*/*.c' 'src/pack/plan/*/*.c' 'src/kernels/*.c' 'src/kernels/*/*.c') &&
     pages=$(sh scripts/files.sh 'man/*.[135]') || exit 1
 
 # The exit statuses are those of the code.
