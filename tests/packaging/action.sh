@@ -42,7 +42,7 @@ check 'a file of importance is what both steps take' run "$bin:$clean" source=sr
 fails 'without it nobody could verify' 2 importance "$TILEPACK" verify searched --against src
 cp -r made damaged
 printf x | dd of=damaged/model.safetensors bs=1 seek=99999 conv=notrunc 2>/dev/null
-fails 'an output whose weights are damaged is not converted over' 1 'failed: Convert' \
+fails 'an earlier output whose weights are damaged is found' 1 'failed: Verify' \
     want damaged verify=true
 mkdir wrapped # a tilepack after whose conversion a disk loses a byte
 cat >wrapped/tilepack <<EOF
