@@ -38,6 +38,7 @@ struct tp_codec_traits {
     bool searches;       /* scales can be searched for the least error */
     bool searches_rows;  /* and for the least error of what the W4A8 kernel computes */
     uint8_t middle;      /* of integers: the canonical code of 0 */
+    uint8_t bits;        /* of a code, as a description says it, however it is stored; 0: none */
     uint32_t codes, scales; /* the elements that they may have, as 1 << enum tp_element */
     uint32_t needs;      /* TP_NEED_... bits */
 };

@@ -31,6 +31,8 @@ static struct {
     struct tp_err err;             /* of the first file that was left out of them */
 } list = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+static const struct tp_format_as as_is = {0};
+
 static size_t embedded_count(void)
 {
     size_t count = 0;
@@ -48,7 +50,7 @@ static enum tp_code parse_embedded(size_t i, struct tp_err *err)
         return TP_OK;
     struct tp_err wrong = {0};
     struct tp_format *format = tp_os_zalloc(1, sizeof *format, &wrong);
-    if (format && tp_format_parse(tp_embedded_formats[i].text, 0, format, &wrong) == TP_OK) {
+    if (format && tp_format_parse(tp_embedded_formats[i].text, &as_is, format, &wrong) == TP_OK) {
         list.parsed[i] = format;
         return TP_OK;
     }
@@ -187,7 +189,7 @@ enum tp_code tp_format_add(const char *text, size_t size, struct tp_err *err)
     if (!item)
         return TP_E_MEMORY;
     memcpy(item->text, text, size);
-    enum tp_code code = tp_format_parse(item->text, 0, &item->format, err);
+    enum tp_code code = tp_format_parse(item->text, &as_is, &item->format, err);
     if (code == TP_OK) {
         pthread_mutex_lock(&list.lock);
         if ((code = check_name(item->format.name, err)) == TP_OK) {
@@ -213,7 +215,7 @@ bool tp_format_is_added(const struct tp_format *format)
     return a != NULL;
 }
 
-/* ---- other group sizes --------------------------------------------------- */
+/* ---- other sizes and spellings --------------------------------------------------- */
 
 const struct tp_format *tp_format_bias(const struct tp_format *format)
 {
@@ -221,33 +223,43 @@ const struct tp_format *tp_format_bias(const struct tp_format *format)
     return base ? base->bias : NULL; /* none of an unknown one */
 }
 
-/* Formats with other group sizes than their files', made when a source has one or a
- * parameter asks for it. */
-static struct grouped {
+/* Formats in other sizes or spellings than their files', made when a source has them or a parameter
+ * asks for them. */
+static struct derived {
     struct tp_format format;
-    struct grouped *next;
-} *grouped;
-static pthread_mutex_t grouped_lock = PTHREAD_MUTEX_INITIALIZER;
+    struct tp_format_as as;
+    struct derived *next;
+} *derived;
+static pthread_mutex_t derived_lock = PTHREAD_MUTEX_INITIALIZER;
 
-const struct tp_format *tp_format_grouped(const struct tp_format *format, uint64_t group,
-                                          struct tp_err *err)
+const struct tp_format *tp_format_as(const struct tp_format *format, const struct tp_format_as *as,
+                                     struct tp_err *err)
 {
     const struct tp_format *base = tp_format_find(format->name);
-    if (base->group == group)
+    if (base->group == as->columns && base->row_group == as->rows && !as->spelled)
         return base;
-    pthread_mutex_lock(&grouped_lock);
-    struct grouped *item = grouped;
-    while (item && (item->format.text != base->text || item->format.group != group))
+    pthread_mutex_lock(&derived_lock);
+    struct derived *item = derived;
+    while (item && (item->format.text != base->text || item->as.columns != as->columns ||
+                    item->as.rows != as->rows || item->as.spelled != as->spelled))
         item = item->next;
     if (!item && (item = tp_os_zalloc(1, sizeof *item, err)) != NULL) {
-        item->next = grouped;
-        if (tp_format_parse(base->text, group, &item->format, err) == TP_OK) {
-            grouped = item;
+        item->next = derived;
+        item->as = *as;
+        if (tp_format_parse(base->text, &item->as, &item->format, err) == TP_OK) {
+            derived = item;
         } else {
             free(item);
             item = NULL;
         }
     }
-    pthread_mutex_unlock(&grouped_lock);
+    pthread_mutex_unlock(&derived_lock);
     return item ? &item->format : NULL;
+}
+
+const struct tp_format *tp_format_grouped(const struct tp_format *format, uint64_t group,
+                                          struct tp_err *err)
+{
+    const struct tp_format_as as = {group, format->row_group, format->spelled};
+    return tp_format_as(format, &as, err);
 }

@@ -61,20 +61,25 @@ enum tp_code tp_format_element(const json_t *object, enum tp_element *element, s
     return unknown_word("element", text, err);
 }
 
-/* A number, or "G": the group size, 0 if that is all of K. -1 if neither. */
-static int64_t small(const json_t *number, uint64_t group)
+/* A number, or "G" and "R": the columns and rows of a group, 0 if that is all of K. -1 if neither. */
+static int64_t small(const json_t *number, const struct tp_format *format)
 {
     json_int_t value = json_integer_value(number);
-    if (json_is_string(number) && strcmp(json_string_value(number), "G") == 0 && group)
-        return group == TP_GROUP_ROW ? 0 : (int64_t)group;
+    const char *letter = json_string_value(number);
+    uint64_t size = !letter || !format         ? 0
+                    : strcmp(letter, "G") == 0 ? format->group
+                    : strcmp(letter, "R") == 0 ? format->row_group
+                                               : 0;
+    if (size)
+        return size == TP_GROUP_ROW ? 0 : (int64_t)size;
     return json_is_integer(number) && value <= 65536 ? value : -1;
 }
 
-enum tp_code tp_format_pair(const json_t *array, uint64_t group, uint32_t *first, uint32_t *second,
-                         struct tp_err *err)
+enum tp_code tp_format_pair(const json_t *array, const struct tp_format *format, uint32_t *first,
+                            uint32_t *second, struct tp_err *err)
 {
-    int64_t a = small(json_array_get(array, 0), group);
-    int64_t b = small(json_array_get(array, 1), group);
+    int64_t a = small(json_array_get(array, 0), format);
+    int64_t b = small(json_array_get(array, 1), format);
     if (json_array_size(array) != 2 || a < 0 || b < 0)
         return tp_fail(err, TP_E_INPUT, "expected two small numbers [n,k]");
     *first = (uint32_t)a;

@@ -134,7 +134,7 @@ static enum tp_code read_place(const json_t *json, struct tp_op_out *op, struct 
     if (!json_is_integer(fill) || byte < 0 || byte > 255)
         return bad(err, "\"fill\" is no byte");
     op->fill = (uint8_t)byte;
-    if (tp_format_pair(json_object_get(json, "per"), 0, &op->per_n, &op->per_k, NULL))
+    if (tp_format_pair(json_object_get(json, "per"), NULL, &op->per_n, &op->per_k, NULL))
         return bad(err, "\"per\" is wrong");
     if (op->role == TP_ROLE_CODES && (op->per_n != 1 || op->per_k != 1))
         return bad(err, "codes are not one for each element");
@@ -338,7 +338,7 @@ static enum tp_code read_facts(const json_t *json, struct tp_format *format,
     if (!read_box(json, &form->box) || form->rank < 2 || form->rank > 3 ||
         (form->rank == 2 && form->box.e != 1))
         return bad(err, "\"box\" or \"rank\" is wrong");
-    if (tp_format_pair(json_object_get(json, "block"), 0, &format->op.block_n,
+    if (tp_format_pair(json_object_get(json, "block"), NULL, &format->op.block_n,
                        &format->op.block_k, NULL))
         return bad(err, "\"block\" is wrong");
     return json_is_object(json_object_get(json, "params")) ? TP_OK

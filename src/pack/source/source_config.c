@@ -12,14 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool listed(const char *const list[], size_t most, const char *word)
-{
-    for (size_t i = 0; i < most && list[i]; i++)
-        if (word && strcmp(list[i], word) == 0)
-            return true;
-    return false;
-}
-
 enum {
     KNOWN = 32,            /* kinds of weights whose answer is kept: a model has fewer */
     MOST_GROUPS = 1 << 24, /* of config.json, each as often as it is compared */
@@ -234,8 +226,8 @@ static const char *group_differs(const struct claim *c, const json_t *group, con
     }
     if (own)
         format = own;
-    if (format && strcmp(format, "mixed-precision") != 0 &&
-        !listed(is->method_format, TP_MAX_ALSO, format)) {
+    if (format && strcmp(format, "mixed-precision") != 0 && c->weight->form->as &&
+        !tp_words_have(c->weight->form->as->says, format)) {
         snprintf(value, size, "\"%s\"", format);
         return "\"format\":";
     }
@@ -377,12 +369,11 @@ static enum tp_code check_weight(const struct claim *c, const json_t *config, st
     char quoted[128];
     if (strcmp(method, "tilepack") == 0) /* says nothing of weights that were left as they were */
         return TP_OK;
-    if (!listed(c->weight->form->format->method, TP_MAX_METHODS, method)) {
+    if (!c->weight->form->by || !tp_words_have(c->weight->form->by->method, method)) {
         snprintf(quoted, sizeof quoted, "\"%.100s\"", method);
         return disagree(c, "\"quant_method\":", quoted);
     }
-    bool flat = strcmp(method, "compressed-tensors") != 0;
-    enum tp_code code = flat ? check_flat(c, config) : TP_OK;
+    enum tp_code code = check_flat(c, config);
     if (!json_object_size(json_object_get(config, "config_groups")))
         *beside = beside_flat(config);
     return code ? code : check_groups(c, config, beside); /* ModelOpt has both */

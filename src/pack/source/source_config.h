@@ -3,6 +3,7 @@
 #ifndef TP_PACK_SOURCE_CONFIG_H
 #define TP_PACK_SOURCE_CONFIG_H
 
+#include "pack/quantizer/quantizer.h"
 #include "pack/source/source_quant.h"
 #include "pack/source/weights.h"
 

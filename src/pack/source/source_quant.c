@@ -154,8 +154,7 @@ static bool is_wide(const json_t *group)
  * with one are. */
 static enum tp_activations listed_activations(const struct tp_format *format)
 {
-    return format->input_only && format->method_format[0] ? TP_ACTIVATIONS_OTHER
-                                                          : format->activations;
+    return format->input_only ? TP_ACTIVATIONS_OTHER : format->activations;
 }
 
 uint64_t tp_source_config_bits(const json_t *config)
@@ -171,6 +170,21 @@ uint64_t tp_source_config_bits(const json_t *config)
         if (!is_float(group))
             set |= bit_of(json_object_get(json_object_get(group, "weights"), "num_bits"));
     return set;
+}
+
+void tp_source_config_block(const json_t *config, uint32_t block[2])
+{
+    const json_t *said = json_object_get(config, "weight_block_size"), *group;
+    const char *name;
+    if (!said) {
+        json_object_foreach((json_t *)(uintptr_t)json_object_get(config, "config_groups"), name, group)
+            if (!said)
+                said = json_object_get(json_object_get(group, "weights"), "block_structure");
+    }
+    for (size_t i = 0; i < 2; i++) {
+        json_int_t size = json_integer_value(json_array_get(said, i));
+        block[i] = size > 0 && size <= (1 << 20) ? (uint32_t)size : 0;
+    }
 }
 
 enum tp_code tp_source_config_activations(const json_t *config, unsigned *activations,

@@ -617,7 +617,7 @@ static bool is_already(const struct tp_weight *weight, const struct tp_rule *rul
     tp_format_op(rule->format, &rule->settings, &op);
     for (uint32_t i = 0; i < op.outs; i++)
         if (weight->tensor[i] == TP_NO_TENSOR ||
-            weight->form->op.out[i].element != op.out[i].element || weight->form->renamed)
+            weight->form->op.out[i].element != op.out[i].element || weight->form->format->spelled)
             return !tp_repack_possible(&weight->form->op, &op);
     return true;
 }
