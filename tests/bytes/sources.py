@@ -7,8 +7,8 @@
 
 Of each row: `unpack --dtype f32` gives numpy's values bit for bit, and no codes and no description
 are left. `convert` to each format that can take its codes and scales over ends with 0, `verify
---against` says exact of every packed weight and of no other, and what was plain is the same, byte
-for byte. What is not read is refused by its name, with a config and without. One line for each
+--against` says exact, oracle.py decodes numpy's values of every packed weight and of no other, and
+what was plain is the same, byte for byte. What is not read is refused by its name, with a config and without. One line for each
 fault; ends with `N passed, N failed`.
 """
 import fnmatch
@@ -20,11 +20,13 @@ import sys
 import numpy as np
 
 import lib_path  # noqa: F401  pylint: disable=unused-import
+import oracle
+import published_four
+import published_fp8
 import stfile
 import tool
-import published_fp8
 
-ROWS = published_fp8.ROWS
+ROWS = published_fp8.ROWS + published_four.ROWS
 FLOATS = ("BF16", "F16", "F32", "F64")
 DESCRIBED = ("quantization_config", "compression_config", "quantization")
 BESIDE = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
@@ -135,29 +137,66 @@ def is_same(c, got, name):
     return now is not None and (now.dtype, now.shape, now.data) == (was.dtype, was.shape, was.data)
 
 
+def came_from(c, origin, e):
+    """What numpy says of the rows of an origin, for one expert of a unit."""
+    name = origin["name"].replace("{e}", str(e))
+    if name in c.biases:
+        want = c.tensors[name].f32()[..., None]
+    elif name in c.truth:
+        want = c.truth[name]
+    else:
+        raise Fault(f"packed from {name}, which is no packed weight of the source")
+    if want.ndim == 3:
+        want = want[e if "{e}" not in origin["name"] and "expert" not in origin
+                    else origin.get("expert", 0)]
+    want = want.T if origin.get("transposed") else want
+    first, step = origin.get("row", 0), origin.get("step", 1)
+    return name, want[first:first + step * origin["rows"]:step]
+
+
+def holds(c, out):
+    """How many values the packed weights of a result hold, all of them numpy's: decoded by
+    oracle.py from the descriptors. Names of what they come from."""
+    count, names = 0, set()
+    for unit in oracle.Checkpoint(tool.shards(out)).units:
+        values, row = unit.values(), 0
+        for origin in unit.sources:
+            for e in range(values.shape[0]):
+                name, want = came_from(c, origin, e)
+                got = values[e, row:row + origin["rows"]]
+                if got.shape != want.shape or not np.array_equal(got, want):
+                    worst = np.abs(got - want).max() if got.shape == want.shape else got.shape
+                    raise Fault(f"{unit.prefix} does not hold numpy's values of {name}: {worst}")
+                names.add(name)
+                count += got.size
+            row += origin["rows"]
+    return count, names
+
+
 def converts(row, c, source, target, work):
     """All codes and scales taken over, and what was plain as it was."""
     out = work.at("O.safetensors" if c.alone else "O")
     run("convert", source, "-o", out, *options_of(target, work), "--force", "--progress", "none")
-    proof = json.loads(run("verify", out, "--against", source, "--json",
-                           "--progress", "none").stdout)
     got = tensors_of(out)
-    changed = [name for name in c.plain if not is_same(c, got, name)]
-    stale = c.stale & set(got) if "-comfy" not in label(target) else ()
-    if stale:
-        raise Fault(f"carried what is of the old form only: {some(stale)}")
+    count, names = holds(c, out)
+    copied = {name for name, parts in c.parts.items() if name not in names and row.same
+              and re.search(row.same, name) and all(is_same(c, got, p) for p in parts)}
+    want = sum(v.size for name, v in c.truth.items() if name not in copied)
+    want += sum(int(np.prod(c.tensors[name].shape)) for name in names & c.biases)
+    if count != want:
+        raise Fault(f"{count} values of packed weights, not {want}: all but "
+                    f"{some(set(c.truth) - names - copied) or 'rows'} are there")
+    changed = [name for name in c.plain - names if not is_same(c, got, name)]
     if changed:
         raise Fault(f"{len(changed)} plain tensors are not as they were: {some(changed)}")
+    proof = json.loads(run("verify", out, "--against", source, "--json",
+                           "--progress", "none").stdout)
     off = [w["name"] for w in proof["weights"] if w["max_abs"] or w["nonfinite"]]
     if off or not proof["ok"]:
         raise Fault(f"verify: not exact: {some(off)}")
-    copied = {name for name, parts in c.parts.items()
-              if row.same and re.search(row.same, name) and all(is_same(c, got, p) for p in parts)}
-    want = sum(v.size for name, v in c.truth.items() if name not in copied)
-    proved = sum(int(np.prod(w["box"])) for w in proof["weights"])
-    if proved != want:
-        raise Fault(f"verify proves {proved} values, and {want} are of packed weights that were "
-                    f"not copied ({len(copied)} of {len(c.truth)} were)")
+    stale = c.stale & set(got) if "-comfy" not in label(target) else ()
+    if stale:
+        raise Fault(f"carried what is of the old form only: {some(stale)}")
 
 
 # ---- all -----------------------------------------------------------------------
@@ -165,7 +204,7 @@ def converts(row, c, source, target, work):
 def check(tally, row, text, function, *args):
     try:
         function(*args)
-    except (Fault, tool.ToolError, KeyError, ValueError) as error:
+    except (Fault, oracle.Wrong, tool.ToolError, KeyError, ValueError) as error:
         kind = "" if isinstance(error, Fault) else f"{type(error).__name__}: "
         tally.check(False, f"{row.name}: {text}: {kind}{error}")
     else:

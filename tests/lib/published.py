@@ -43,12 +43,12 @@ class Checkpoint:
     """`tensors` by their names in the file; of them `plain` stay as they are, and `parts` are those
     of a packed weight, by its plain name, of which `truth` has the values. All others go with the
     codes: activation scales, and markers, which are `stale` in any other form. Those in `may_stay`
-    are of use without codes, too."""
+    are of use without codes, too; `biases`, which are plain, may be laid out with their weights."""
 
     def __init__(self, seed):
         self.rng = np.random.default_rng(list(seed.encode()))
         self.tensors, self.parts, self.truth = {}, {}, {}
-        self.plain, self.may_stay, self.stale = set(), set(), set()
+        self.plain, self.biases, self.may_stay, self.stale = set(), set(), set(), set()
         self.config, self.beside = {}, {}   # config.json, and other JSON files by their names
         self.file, self.meta, self.alone = "model.safetensors", None, False
 
