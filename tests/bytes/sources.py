@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Checkpoints as people publish them, written here (tests/lib/published.py), through the program.
 
-    sources.py [ROW ...]      only these; a pattern of the shell may stand for several
-    sources.py --list         their names
+    sources.py [ROW ...]             only these; a pattern of the shell may stand for several
+    sources.py --list                their names
     sources.py --write ROW FOLDER    a row's checkpoint, to look at
 
-Of each row: `unpack --dtype f32` gives numpy's values bit for bit, and no codes and no description
-are left. `convert` to each format that can take its codes and scales over ends with 0, `verify
---against` says exact, oracle.py decodes numpy's values of every packed weight and of no other, and
-what was plain is the same, byte for byte. What is not read is refused by its name, with a config and without. One line for each
-fault; ends with `N passed, N failed`.
+Of each row that is read: `unpack --dtype f32` gives numpy's values bit for bit, and no codes and
+no description are left. `convert` to each format that can take its codes and scales over ends with
+0; oracle.py decodes numpy's values of every packed weight and of no other; what was plain is the
+same, byte for byte; `verify --against` says exact. What is not read is refused by its name, with a
+description and without. One line for each fault; ends with `N passed, N failed`.
 """
 import fnmatch
 import json
@@ -23,10 +23,11 @@ import lib_path  # noqa: F401  pylint: disable=unused-import
 import oracle
 import published_four
 import published_fp8
+import published_refused
 import stfile
 import tool
 
-ROWS = published_fp8.ROWS + published_four.ROWS
+ROWS = published_fp8.ROWS + published_four.ROWS + published_refused.ROWS
 FLOATS = ("BF16", "F16", "F32", "F64")
 DESCRIBED = ("quantization_config", "compression_config", "quantization")
 BESIDE = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
@@ -199,6 +200,35 @@ def converts(row, c, source, target, work):
         raise Fault(f"carried what is of the old form only: {some(stale)}")
 
 
+# ---- what is not read ----------------------------------------------------------
+
+def refused(pattern, source, out, *command):
+    """Status 3 or 4, an error with these words, and no output."""
+    done = tool.run(*command, source, "-o", out, "--progress", "none", check=False)
+    if done.returncode not in (3, 4):
+        raise Fault(said(done))
+    if not re.search(pattern, done.stderr.replace(source, ""), re.IGNORECASE | re.DOTALL):
+        raise Fault(f"no '{pattern}' in {said(done)}")
+    if os.path.exists(out):
+        raise Fault("there is an output")
+
+
+def undescribed(c):
+    """The same where nothing but tensors tells."""
+    c.beside, c.meta = {}, c.bare_meta
+    c.config = {key: value for key, value in c.config.items() if key not in DESCRIBED}
+    return c
+
+
+def refuses(tally, row, work):
+    for kind, pattern, change in zip(("described", "bare"), row.words, (lambda c: c, undescribed)):
+        c = change(row.checkpoint())
+        source = c.write(work.at(kind))
+        for command in (("convert", "--to", "fp8-dynamic-ct"), ("unpack",)):
+            out = work.at(f"{kind}-{command[0]}" + (".safetensors" if c.alone else ""))
+            check(tally, row, f"{kind}: {command[0]}", refused, pattern, source, out, *command)
+
+
 # ---- all -----------------------------------------------------------------------
 
 def check(tally, row, text, function, *args):
@@ -213,6 +243,9 @@ def check(tally, row, text, function, *args):
 
 def one(tally, row):
     with tool.Workdir() as work:
+        if row.words:
+            refuses(tally, row, work)
+            return
         c = row.checkpoint()
         source = c.write(work.at("src"))
         check(tally, row, "unpack", unpacks, c, source, work)

@@ -22,35 +22,38 @@ TABLES = {"F8_E4M3": rq.E4M3, "F8_E5M2": E5M2}
 # ---- rows ----------------------------------------------------------------------
 
 class Row:
-    """`make(checkpoint, **arguments)`; `to`: for each format that can take all codes over, its
+    """`fill(checkpoint, **arguments)`; `to`: for each format that can take all codes over, its
     name, options of `convert`, or a list of rules of a recipe; `same`: a pattern of weights that
-    are stored as such a format has them, which may be copied; `words`: of what is refused, those
-    that an error must have, with a config and without."""
+    are stored as such a format has them, which may be copied; `words`: of what is refused,
+    patterns that the error must match, with a description and without."""
 
-    def __init__(self, name, make, to=(), same=None, words=None, **arguments):
-        self.name, self.make, self.to, self.same = name, make, to, same
+    def __init__(self, name, fill, to=(), same=None, words=None, **arguments):
+        self.name, self.fill, self.to, self.same = name, fill, to, same
         self.words, self.arguments = words, arguments
 
     def checkpoint(self):
         made = Checkpoint(self.name)
-        self.make(made, **self.arguments)
+        self.fill(made, **self.arguments)
         return made
 
 
 # ---- checkpoints ---------------------------------------------------------------
 
 class Checkpoint:
-    """`tensors` by their names in the file; of them `plain` stay as they are, and `parts` are those
-    of a packed weight, by its plain name, of which `truth` has the values. All others go with the
-    codes: activation scales, and markers, which are `stale` in any other form. Those in `may_stay`
-    are of use without codes, too; `biases`, which are plain, may be laid out with their weights."""
+    """`tensors` by their names in the file; of them `plain` stay as they are, and `parts` are
+    those of a packed weight, by its plain name, of which `truth` has the values. All others go
+    with the codes: activation scales, and markers, which are `stale` in any other form. Those in
+    `may_stay` are of use without codes, too; `biases`, which are plain, may be laid out with their
+    weights."""
 
     def __init__(self, seed):
         self.rng = np.random.default_rng(list(seed.encode()))
         self.tensors, self.parts, self.truth = {}, {}, {}
         self.plain, self.biases, self.may_stay, self.stale = set(), set(), set(), set()
-        self.config, self.beside = {}, {}   # config.json, and other JSON files by their names
-        self.file, self.meta, self.alone = "model.safetensors", None, False
+        # config.json, other JSON files and bytes by the names of their files
+        self.config, self.beside, self.raw = {}, {}, {}
+        self.file, self.alone = "model.safetensors", False
+        self.meta = self.bare_meta = None   # of the file, and where it must not describe it
 
     def pack(self, name, made, values):
         """A packed weight: its tensors, and its values under the name that it has plain."""
@@ -80,13 +83,13 @@ class Checkpoint:
     def write(self, folder):
         """Writes all files; the path that is handed to the command."""
         os.makedirs(folder)
-        stfile.save(os.path.join(folder, self.file), self.tensors, self.meta)
-        files = dict(self.beside)
-        if self.config:
-            files["config.json"] = self.config
-        for name, content in files.items():
-            with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
-                json.dump(content, f, indent=2)
+        if self.file:
+            stfile.save(os.path.join(folder, self.file), self.tensors, self.meta)
+        files = self.beside | ({"config.json": self.config} if self.config else {})
+        texts = {name: json.dumps(content, indent=2).encode() for name, content in files.items()}
+        for name, content in (self.raw | texts).items():
+            with open(os.path.join(folder, name), "wb") as f:
+                f.write(content)
         return os.path.join(folder, self.file) if self.alone else folder
 
 

@@ -3,8 +3,8 @@ where a description may stand."""
 import numpy as np
 
 import refquant as rq
-from published import (ATTENTION, BLOCK, EXPERTS, HIDDEN, INTER, LAYERS, MLP, VOCAB, Row, always,
-                       experts, fp8_codes, frame, linears, llama, moe_sizes, one, scales_of, sizes)
+from published import (ATTENTION, BLOCK, EXPERTS, HIDDEN, LAYERS, MLP, VOCAB, Row, always, experts,
+                       fp8_codes, frame, linears, llama, moe_sizes, one, scales_of, sizes)
 from published_fp8 import (LAST_O, STACK_HIDDEN, STACK_INTER, modelopt, not_last_o, quark,
                            quark_spec, stack_model, stack_sizes)
 from stfile import Tensor, tensor
@@ -335,8 +335,8 @@ def ct_inside_text_config(c):
 # ---- ModelOpt ------------------------------------------------------------------
 
 def nvfp4_stack(c, name, n, k, whole, transposed):
-    """[E,N,K/2], or turned over: [E,K/2,N], with block scales [E,K/16,N]. A global scale to an
-    expert, or one for all."""
+    """[E,N,K/2], or turned over once it was packed along K: [E,K/2,N], with block scales
+    [E,K/16,N]. A global scale to an expert, or one for all."""
     codes, values = fp4(c.rng, (EXPERTS, n, k))
     scale, numbers = block_scales(c.rng, (EXPERTS, n, k // 16))
     factors = np.asarray(whole, dtype=np.float32)
@@ -414,6 +414,13 @@ def modelopt_llama4(c, exact):
                 "quantization_config": said}
 
 
+def modelopt_nvfp4_experts(c):
+    """One by one, as most are."""
+    experts(c, nvfp4_modelopt)
+    said, c.beside["hf_quant_config.json"] = nvfp4_config(["lm_head", "*self_attn*", "*mlp.gate"])
+    c.config = moe_sizes(quantization_config=said)
+
+
 def modelopt_mixed(c):
     """MIXED_PRECISION: a list of layers with the method of each; o_proj is in none."""
     frame(c)
@@ -476,6 +483,7 @@ ROWS = (
     Row("ct-stacks", ct_stacks, ["w4a16-ct"], same="self_attn"),
     Row("ct-compression-config", ct_compression_config, ["w4a16-ct"], same="."),
     Row("ct-inside-text-config", ct_inside_text_config, ["w4a16-ct"], same="."),
+    Row("modelopt-nvfp4-experts", modelopt_nvfp4_experts, ["nvfp4-ct", "nvfp4-cutlass-moe"]),
     Row("modelopt-nvfp4-stacks", modelopt_nvfp4_stacks, ["nvfp4-ct"], each=True, exact=True),
     Row("modelopt-nvfp4-stacks-beside", modelopt_nvfp4_stacks, ["nvfp4-ct"], each=False,
         exact=True, attention=True),

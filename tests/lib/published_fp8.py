@@ -229,7 +229,7 @@ def quark_fp8(c):
 STACK_HIDDEN, STACK_INTER = 512, 128   # so that no side of a stack is as long as another
 
 
-def fp8_stack(c, name, shape, suffix, dtype, transposed, scale_shape=None):
+def fp8_stack(c, name, shape, suffix, dtype, scale_shape=None):
     """[E,A,B] with blocks in the same orientation, or one scale to an expert."""
     codes, values = fp8_codes(c.rng, shape)
     grid = scale_shape or (shape[0], *(rq.ceil_div(side, BLOCK) for side in shape[1:]))
@@ -244,7 +244,7 @@ def stacks(c, at, transposed, suffix="_scale_inv", dtype="F32", scale_shape=None
     for name, n, k in (("gate_up_proj", 2 * STACK_INTER, STACK_HIDDEN),
                        ("down_proj", STACK_HIDDEN, STACK_INTER)):
         shape = (EXPERTS, k, n) if transposed else (EXPERTS, n, k)
-        fp8_stack(c, f"{at}experts.{name}", shape, suffix, dtype, transposed, scale_shape)
+        fp8_stack(c, f"{at}experts.{name}", shape, suffix, dtype, scale_shape)
         for extra in also:
             c.number(f"{at}experts.{name}{extra}", dtype, scale_shape)
 
@@ -438,7 +438,8 @@ ROWS = (
     Row("quark-fp8", quark_fp8, ["fp8-tensor-ct"]),
     Row("qwen3-vl-moe-fp8", qwen3_vl_moe, ["fp8-deepseek"], same="self_attn", transposed=True),
     Row("qwen3-vl-moe-fp8-bf16", qwen3_vl_moe, ["fp8-ct"], transposed=True, dtype="BF16"),
-    Row("qwen3-vl-moe-fp8-saved", qwen3_vl_moe, ["fp8-deepseek"], same="self_attn", transposed=False),
+    Row("qwen3-vl-moe-fp8-saved", qwen3_vl_moe, ["fp8-deepseek"], same="self_attn",
+        transposed=False),
     Row("qwen3-vl-moe-fp8-experts-only", qwen3_vl_moe, ["fp8-deepseek"], transposed=True,
         attention=False),
     Row("hy-v4-stacks", hy_v4, ["fp8-deepseek"], same="self_attn"),
