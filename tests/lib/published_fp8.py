@@ -401,7 +401,7 @@ def comfy_tiles(c, word, pack, markers=True):
 
 ROWS = (
     Row("deepseek-v3", deepseek_v3, ["fp8-deepseek"], same="."),
-    Row("deepseek-v3-bf16", deepseek_v3, ["fp8-ct"], dtype="BF16"),
+    Row("deepseek-v3-bf16", deepseek_v3, ["fp8-ct", "fp8-deepseek"], dtype="BF16"),
     Row("blocks-256", other_blocks, ["fp8-deepseek"], block=(256, 256)),
     Row("blocks-64", other_blocks, [], block=(64, 64)),
     Row("blocks-32", other_blocks, [], block=(32, 32)),
@@ -409,8 +409,10 @@ ROWS = (
     Row("blocks-1x128", other_blocks, [], block=(1, 128)),
     Row("blocks-32-e8m0", other_blocks, ["mxfp8-ct"], block=(32, 32), dtype="F8_E8M0",
         suffix=".scale"),
-    Row("deepseek-v4", deepseek_v4, [deepseek_v4_experts("mxfp4-marlin"),
-        deepseek_v4_experts("mxfp4-trtllm"), deepseek_v4_experts("mxfp4-megamoe")]),
+    Row("deepseek-v4", deepseek_v4, [
+        deepseek_v4_experts("mxfp4-marlin"), deepseek_v4_experts("mxfp4-marlin", "fp8-marlin"),
+        deepseek_v4_experts("mxfp4-trtllm", "fp8-trtllm"),
+        deepseek_v4_experts("mxfp4-megamoe", "fp8-deepgemm-sm100")]),
     Row("deepseek-v4-f4", deepseek_v4, [deepseek_v4_experts("mxfp4-marlin")], dtype="F4"),
     Row("deepseek-v4.1", deepseek_v4, [deepseek_v4_experts("mxfp4-marlin", "mxfp8-ct")],
         block=32),
@@ -428,7 +430,7 @@ ROWS = (
         columns=BLOCK, shape=lambda rows, columns: (rows, 1, columns, 1)),
     Row("modelopt-fp8-per-channel", modelopt_fp8, ["fp8-dynamic-ct"],
         algorithm="FP8_PER_CHANNEL_PER_TOKEN", rows=1, columns=0, shape=lambda rows, _: (rows,)),
-    Row("modelopt-fp8", modelopt_fp8, ["fp8-tensor-ct"], algorithm="FP8", rows=0, columns=0,
+    Row("modelopt-fp8", modelopt_fp8, ["fp8-tensor-ct", "fp8-tensor-trtllm"], algorithm="FP8", rows=0, columns=0,
         shape=lambda *_: ()),
     Row("modelopt-fp8-1x1", modelopt_fp8, ["fp8-tensor-ct"], algorithm="FP8", rows=0, columns=0,
         shape=lambda *_: (1, 1)),
