@@ -198,6 +198,8 @@ def converts(row, c, source, target, work):
     stale = c.stale & set(got) if "-comfy" not in label(target) else ()
     if stale:
         raise Fault(f"carried what is of the old form only: {some(stale)}")
+    if c.may_stay and not c.may_stay & set(got):
+        raise Fault(f"lost what holds without codes, too: {some(c.may_stay)}")
 
 
 # ---- what is not read ----------------------------------------------------------

@@ -153,7 +153,7 @@ def signed(scales, rng):
 
 
 def integers(c, n, k, bits, group, zeros=False, negative=False):
-    """(codes, zero points and F16 scales of each group, values)"""
+    """(codes, zero points and F16 scales of each group, values: no reader's rounding is in them)"""
     middle = 1 << bits - 1
     codes = c.rng.integers(0, 2 * middle, (n, k)).astype(np.uint8)
     zero = np.full((n, k // group), middle)

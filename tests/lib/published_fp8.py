@@ -5,7 +5,7 @@ import numpy as np
 
 import refquant as rq
 import stfile
-from published import (BLOCK, Row, EXPERTS, HIDDEN, INTER, LAYERS, VOCAB, blocks, fp8_codes, frame,
+from published import (BLOCK, EXPERTS, HIDDEN, INTER, LAYERS, VOCAB, Row, blocks, fp8_codes, frame,
                        linears, llama, moe_sizes, one, scales_of, sizes, without_scale)
 from stfile import Tensor, tensor
 
