@@ -342,9 +342,12 @@ void tp_codec_codes(const struct tp_op *op, const float *values, uint64_t count,
     arithmetic[op->codec].codes(op, values, count, scale, global, codes);
 }
 
-float tp_codec_code_value(enum tp_codec codec, uint8_t code)
+float tp_codec_code_value(const struct tp_op *op, uint8_t code)
 {
-    return arithmetic[codec].code_value(code);
+    int codes = tp_op_find(op, TP_ROLE_CODES);
+    return codes >= 0 && op->out[codes].element == TP_ELEM_E5M2
+               ? tp_f16_to_f32((uint16_t)(code << 8))
+               : arithmetic[op->codec].code_value(code);
 }
 
 float tp_codec_scale_value(const struct tp_op *op, uint32_t scale_bits)

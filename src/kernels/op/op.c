@@ -232,7 +232,8 @@ static bool divides(uint32_t from, uint32_t to)
 
 static bool has_scales(const struct tp_op *op)
 {
-    return tp_op_find(op, TP_ROLE_SCALE) >= 0 || tp_op_per_tensor(op) ||
+    return tp_op_find(op, TP_ROLE_SCALE) >= 0 ||
+           (tp_op_per_tensor(op) && !tp_op_is_number(op)) ||
            (tp_op_find(op, TP_ROLE_GROUP8) >= 0 && tp_op_find(op, TP_ROLE_CHANNEL) >= 0);
 }
 
@@ -288,6 +289,12 @@ float tp_repack_global(const struct tp_op *from, const struct tp_op *to, float g
 bool tp_op_per_tensor(const struct tp_op *op)
 {
     return op->codec == TP_CODEC_FP8 && tp_op_find(op, TP_ROLE_SCALE) < 0;
+}
+
+bool tp_op_is_number(const struct tp_op *op)
+{
+    return tp_codecs[op->codec].is_number ||
+           (tp_op_per_tensor(op) && tp_op_find(op, TP_ROLE_GLOBAL) < 0);
 }
 
 bool tp_op_zero_is_product(const struct tp_op *op)

@@ -475,7 +475,7 @@ void tp_decode_ref(const struct tp_op *op, struct tp_args *args)
                 } else {
                     if (!per_tensor && (k % p.scale.per_k == 0 || p.order.data != NULL))
                         g = decode_group(op, &p, global, n, k);
-                    value = (tp_codec_code_value(op->codec, code) - g.zero) * g.scale;
+                    value = (tp_codec_code_value(op, code) - g.zero) * g.scale;
                     value = product ? value + g.sum : value;
                 }
                 store_value(args->out[0], args->dtype, i++, value);

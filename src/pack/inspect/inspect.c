@@ -87,7 +87,7 @@ static double spot_value(const struct tp_weight *weight, uint32_t i, const uint8
         return (int)code_of(&weight->form->op, out->element, raw) + weight->form->op.zero_add -
                tp_op_middle(&weight->form->op);
     if (out->role == TP_ROLE_CODES && !tp_codecs[weight->form->op.codec].is_number)
-        return tp_codec_code_value(weight->form->op.codec,
+        return tp_codec_code_value(&weight->form->op,
                                    code_of(&weight->form->op, out->element, raw));
     double value = element_value(out->element, raw);
     value = out->factor ? ldexp(value, -out->factor) : value;

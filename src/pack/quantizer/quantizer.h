@@ -9,7 +9,7 @@
 
 enum {
     TP_MAX_WORDS = 8,        /* of one list of words */
-    TP_MAX_FORMS = 24,       /* of a quantizer */
+    TP_MAX_FORMS = 40,       /* of a quantizer */
     TP_MAX_BESIDE = 24,
     TP_MAX_LISTS = 8,
     TP_MAX_REFUSALS = 4,

@@ -191,8 +191,8 @@ static enum tp_code read_values(struct tp_format *format, int i, struct tp_err *
     for (uint8_t stored = 0; stored < 16; stored++) {
         double value = json_number_value(json_array_get(values, stored));
         double add = zero ? op->zero_add : 0;
-        if (!table && !(value >= tp_codec_code_value(op->codec, stored) &&
-                        value <= tp_codec_code_value(op->codec, stored)))
+        if (!table && !(value >= tp_codec_code_value(op, stored) &&
+                        value <= tp_codec_code_value(op, stored)))
             return bad(err, "\"values\" are not those of the element");
         for (uint8_t code = 0; table && code < 16; code++)
             if (value - add >= code - 8 && value - add <= code - 8 &&

@@ -446,6 +446,82 @@ enum tp_code tp_source_width_check(const struct tp_checkpoint *ckpt,
                    "tensors of this one fit either");
 }
 
+static enum tp_code refused(const struct tp_checkpoint *ckpt, const struct tp_quantizer *q,
+                            const char *said, const char *why, struct tp_err *err)
+{
+    tp_source_config_path(ckpt, err);
+    tp_err_hint(err, "convert the model that it was made from, or serve it as it is");
+    return tp_fail(err, TP_E_UNSUPPORTED, "%s: %s is not read%s%s", said, q->title,
+                   *why ? ": " : "", why);
+}
+
+static bool refuses(const struct tp_quantizer_refusal *refusal, const json_t *config)
+{
+    const char *value = json_string_value(json_object_get(config, refusal->key));
+    return tp_words_have(refusal->value, value);
+}
+
+/* What config.json says is of a quantizer, or of a kind of one's, that is refused by name. */
+static enum tp_code check_named(const struct tp_checkpoint *ckpt, const json_t *config,
+                                const char *method, struct tp_err *err)
+{
+    size_t count;
+    const struct tp_quantizer *all = tp_quantizers(&count);
+    char said[160];
+    for (size_t q = 0; q < count; q++) {
+        if (!tp_words_have(all[q].method, method))
+            continue;
+        snprintf(said, sizeof said, "config.json says \"quant_method\": \"%.80s\"", method);
+        if (all[q].refused)
+            return refused(ckpt, &all[q], said, "", err);
+        for (uint32_t r = 0; r < all[q].refusals; r++) {
+            const struct tp_quantizer_refusal *refusal = &all[q].refusal[r];
+            if (!refuses(refusal, config))
+                continue;
+            snprintf(said, sizeof said, "config.json says \"%s\": \"%.80s\"", refusal->key,
+                     json_string_value(json_object_get(config, refusal->key)));
+            return refused(ckpt, &all[q], said, refusal->why, err);
+        }
+    }
+    return TP_OK;
+}
+
+/* Whether the tensor's name ends in a sign of the quantizer, which no other has. */
+static bool is_sign(const struct tp_quantizer *q, const char *name)
+{
+    size_t size = strlen(name);
+    for (size_t i = 0; i < TP_MAX_SIGNS && q->sign[i]; i++) {
+        size_t length = strlen(q->sign[i]);
+        if (size > length && name[size - length - 1] == '.' &&
+            strcmp(name + size - length, q->sign[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A tensor that no weight has may be of a quantizer that is refused by name. */
+static enum tp_code check_signs(const struct tp_checkpoint *ckpt,
+                                const struct tp_weights *weights, struct tp_err *err)
+{
+    size_t count = 0;
+    enum tp_code code = TP_OK;
+    const struct tp_quantizer *all = NULL;
+    char said[320];
+    for (size_t i = 0; i < weights->other_count && !code; i++) {
+        const struct tp_tensor *tensor = &ckpt->tensors[weights->other[i]];
+        if (tp_dtype_is_float(tensor->dtype) || tensor->rank == 0)
+            continue;
+        if (!all && (code = tp_quantizers_check(err)) == TP_OK)
+            all = tp_quantizers(&count);
+        for (size_t q = 0; q < count && !code; q++)
+            if (is_sign(&all[q], tensor->name)) {
+                snprintf(said, sizeof said, "%.300s", tensor->name);
+                code = refused(ckpt, &all[q], said, "", err);
+            }
+    }
+    return code;
+}
+
 enum tp_code tp_source_config_check(const struct tp_checkpoint *ckpt,
                                     const struct tp_weights *weights, bool must_find,
                                     struct tp_err *err)
@@ -453,6 +529,10 @@ enum tp_code tp_source_config_check(const struct tp_checkpoint *ckpt,
     json_t *config;
     enum tp_code code = tp_source_config(ckpt, &config, err);
     const char *method = json_string_value(json_object_get(config, "quant_method"));
+    if (code == TP_OK && method && (code = tp_quantizers_check(err)) == TP_OK)
+        code = check_named(ckpt, config, method, err);
+    if (code == TP_OK)
+        code = check_signs(ckpt, weights, err);
     struct known known = {.count = 0};
     const struct beside *beside;
     uint64_t looked_at = 0;
