@@ -289,8 +289,8 @@ static bool has_words(const struct tp_plan *plan, const struct tp_unit *unit)
     return json_object_get(config_of(plan, unit), "quant_method") != NULL;
 }
 
-/* Packed weights of the source that stay, and have no words in the description that readers of what
- * is written go by: neither those readers nor their own could read them. */
+/* Packed weights of another tool that stay, and have no words in the description that readers of
+ * what is written go by: neither those readers nor their own could read them. */
 static enum tp_code keeps_unnamed(const struct tp_plan *plan, const struct used *used,
                                   struct tp_err *err)
 {
@@ -301,7 +301,7 @@ static enum tp_code keeps_unnamed(const struct tp_plan *plan, const struct used 
         if (own && !has_words(plan, unit))
             return TP_OK; /* none but a loader of one's own reads it */
         made = own ? unit : made;
-        if (!own && !has_words(plan, unit))
+        if (!own && !has_words(plan, unit) && !plan->weights->items[unit->views[0].weight].origin)
             kept = unit;
     }
     if (!kept || !made)
@@ -336,8 +336,6 @@ static json_t *quantization_of(const struct tp_plan *plan, struct tp_err *err)
         if (own)
             method = own;
     }
-    if (keeps_unnamed(plan, &used, err))
-        return NULL;
     /* One kernel-ready part keeps stock loaders out. */
     const bool groups = method && strcmp(method, "compressed-tensors") == 0;
     enum tp_kept_form form = used.count == 0 || interchange < used.count ? TP_KEPT_OWN
@@ -350,6 +348,8 @@ static json_t *quantization_of(const struct tp_plan *plan, struct tp_err *err)
                 "would be of %zu kinds", method, used.count);
         return NULL;
     }
+    if (form == TP_KEPT_OWN && keeps_unnamed(plan, &used, err))
+        return NULL;
     json_t *kept = tp_kept_list(plan, form, err), *config = NULL;
     if (kept)
         config = form == TP_KEPT_OWN  ? kernel_ready(plan, &used, kept, err)

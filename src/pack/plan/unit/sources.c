@@ -164,8 +164,8 @@ const char *tp_plan_shape_text(const struct tp_tensor *tensor, char text[TP_PLAN
     return text;
 }
 
-/* "scales, qzeros and 2 more": what is named as codes have it beside them. */
-enum { COMPANIONS = 160 };
+/* "with the tensors beside it (scales, qzeros) ": of those that codes have beside them, some. */
+enum { COMPANIONS = 200 };
 
 static const char *companions(const struct tp_builder *b, const struct tp_tensor *tensor,
                               char text[COMPANIONS])
@@ -174,14 +174,14 @@ static const char *companions(const struct tp_builder *b, const struct tp_tensor
     size_t used = 0;
     neighbours(b, tensor, &first, &last);
     *text = '\0';
-    for (size_t i = 1, all = (size_t)(last - first); i <= all && used + 48 < COMPANIONS; i++) {
+    for (size_t i = 1, all = (size_t)(last - first); i <= all && used + 64 < COMPANIONS; i++) {
         const char *name = beside(tensor, tensor + i <= last ? tensor + i : last - i);
         if (name && is_companion(name))
             used += (size_t)snprintf(text + used, COMPANIONS - used, "%s%.40s",
-                                     used ? ", " : " (", name);
+                                     used ? ", " : "with the tensors beside it (", name);
     }
     if (used)
-        snprintf(text + used, COMPANIONS - used, ")");
+        snprintf(text + used, COMPANIONS - used, ") ");
     return text;
 }
 
@@ -212,7 +212,7 @@ static enum tp_code refuse_codes(const struct tp_builder *b, const struct tp_ten
     tp_err_hint(b->err, "`tilepack formats` lists what is read; start from the model that it was "
                 "made of%s", may_stay && !said ? ", or --exclude leaves the tensor as it is" : "");
     return tp_fail(b->err, TP_E_UNSUPPORTED, "%s [%s] looks like the codes of a quantized weight, "
-                   "but with the tensors beside it%s it is of no format that is read here%s",
+                   "but %sit is of no format that is read here%s",
                    tp_dtype_name(tensor->dtype), tp_plan_shape_text(tensor, shape),
                    companions(b, tensor, with), method);
 }
