@@ -251,6 +251,12 @@ const struct tp_option tp_option_rows[] = {
      .more = "vLLM puts q, k and v together, and gate and up, and takes scales of 128x128 blocks "
              "only where each but the last has rows in multiples of 128. 'keep' leaves such sets "
              "as they are, so that the model loads; 'convert' converts them, for other readers."},
+    {.name = "plain", .value = "WHAT", .kind = TP_OPT_CHOICE, .commands = MAKES | BIT(COMPARE),
+     .field = FIELD(plain), .initial = "keep", .complete = TP_COMPLETE_WORDS,
+     .words = "keep|convert", .help = "what to do about what a quantizer left plain",
+     .more = "Of a source that is quantized, 'keep' leaves all plain weights as they are but those "
+             "that --include names; 'convert' takes those that are in none of its lists as if the "
+             "source were plain."},
     {.name = "strict", .kind = TP_OPT_FLAG, .commands = MAKES, .field = FIELD(strict),
      .help = "fail when a weight cannot be converted, instead of keeping it",
      .more = "Also refuses shards that are symbolic links to outside the directory, but for "

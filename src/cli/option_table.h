@@ -45,6 +45,7 @@ struct tp_options {
     const char *output, *to, *recipe, *dtype, *source, *model_file;
     const char *stacks;     /* "enk", "ekn"; NULL: as sizes and names tell */
     const char *merged;     /* "keep", "convert" */
+    const char *plain;      /* "keep", "convert" */
     struct tp_strings set, include, exclude, format_file;
     bool no_stack, strict, follow_links, requantize, weights_only, dry_run, force, discard;
     const char *if_exists;  /* "skip", "fail", "replace"; NULL: compare */

@@ -15,6 +15,7 @@ enum tp_code tp_request_facts(const struct tp_options *o, struct tp_request *req
 {
     enum tp_code code = TP_OK;
     request->merged = strcmp(o->merged, "convert") == 0;
+    request->plain = strcmp(o->plain, "convert") == 0;
     if (o->model_file)
         code = tp_request_model(request, o->model_file, err);
     return code ? code : tp_request_stacks(request, o->stacks, err);

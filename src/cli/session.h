@@ -9,8 +9,8 @@
 
 #include <stdatomic.h>
 
-/* Into a zeroed request, or one that --to began: what --model-file, --stacks and --merged say
- * of the model. The caller closes it in any case. */
+/* Into a zeroed request, or one that --to began: what --model-file, --stacks, --merged and
+ * --plain say. The caller closes it in any case. */
 enum tp_code tp_request_facts(const struct tp_options *o, struct tp_request *request,
                               struct tp_err *err);
 

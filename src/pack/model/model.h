@@ -95,6 +95,8 @@ struct tp_model {
     size_t architectures;
     struct tp_module_pattern *convert; /* what the default would keep, by its name only */
     size_t converts;
+    struct tp_module_pattern *integer; /* tensors of integers that are no codes */
+    size_t integers;
     struct tp_model_keep *keep;
     size_t keeps;
     struct tp_model_stack *stack;

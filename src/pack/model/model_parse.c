@@ -308,7 +308,8 @@ static enum tp_code parse_head(const json_t *json, struct tp_model *model, struc
     static const char *const known[] = {
         "name",          "title",   "checked", "ran",    "source", "model_type",
         "architectures", "convert", "keep",    "stacks", "fused",  "merged",
-        "parallel",      "experts", "renamed", "limits", "sizes",  NULL};
+        "parallel",      "experts", "renamed", "limits", "sizes",  "integers",
+        NULL};
     struct place at = {NULL, 0, err};
     enum tp_code code = only(&at, json, known);
     if (code || (code = string(&at, json, "name", true, &model->name)) ||
@@ -330,6 +331,7 @@ static enum tp_code parse_all(const json_t *json, struct tp_model *model, struct
     enum tp_code code;
     if ((code = parse_head(json, model, err)) ||
         (code = patterns(&at, json, "convert", false, &model->convert, &model->converts)) ||
+        (code = patterns(&at, json, "integers", false, &model->integer, &model->integers)) ||
         (code = OBJECTS("keep", keep, keeps, parse_keep)) ||
         (code = OBJECTS("stacks", stack, stacks, parse_stack)) ||
         (code = OBJECTS("fused", fused, fuseds, parse_fused)) ||
@@ -396,6 +398,7 @@ void tp_model_close(struct tp_model *model)
     for (size_t i = 0; i < model->limits; i++)
         free(model->limit[i].format);
     free(model->convert);
+    free(model->integer);
     free(model->keep);
     free(model->stack);
     free(model->fused);

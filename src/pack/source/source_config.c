@@ -35,7 +35,8 @@ static enum tp_code disagree(const struct claim *c, const char *key, const char 
 {
     char source[128];
     name_weight(c);
-    tp_err_hint(c->err, "correct \"quantization_config\" or take it out, then convert again");
+    tp_err_hint(c->err, "correct \"quantization_config\", or start from the model that the checkpoint "
+                "was made of");
     return tp_fail(c->err, TP_E_INPUT, "config.json says %s %s, but the tensors are %s", key,
                    value, tp_weight_source(c->weight, source, sizeof source));
 }
@@ -260,8 +261,7 @@ static enum tp_code look_at_group(const struct claim *c)
     if (++*c->looked_at <= MOST_GROUPS)
         return TP_OK;
     tp_source_config_path(c->ckpt, c->err);
-    tp_err_hint(c->err, "put groups of config.json that say the same together, or take "
-                        "\"quantization_config\" out and convert again");
+    tp_err_hint(c->err, "put groups of config.json that say the same together");
     return tp_fail(c->err, TP_E_UNSUPPORTED, "quantization_config: \"config_groups\" has too many "
                    "groups to be compared with all weights");
 }

@@ -72,7 +72,7 @@ static enum tp_code load_config(struct tp_json_span value, json_t **config, stru
         tp_err_memory(err, &why);
     if (code != TP_E_INPUT)
         return code;
-    tp_err_hint(err, "correct it, or take it out if the weights are plain");
+    tp_err_hint(err, "correct it, or get config.json again");
     return tp_fail(err, code, "quantization_config cannot be read: %s", why.what);
 }
 

@@ -90,9 +90,9 @@ def _(report):
     eight_bit = gptq_file("x", codes, scales, 0x77777777)  # 8 bits: K/4 rows
     eight_bit["x.qweight"] = tensor("I32", np.repeat(eight_bit["x.qweight"].bits, 2, axis=0))
     refused(report, eight_bit, "w4a8-ct", f"{FILE}: tensor 'x.qweight': I32 [128,64] looks like "
-            "the codes of a quantized weight, but with the tensors beside it it is of no format "
-            "that is read here", "`tilepack formats` lists what is read (of GPTQ and AWQ: 4 bits); "
-            "--exclude leaves the tensor as it is")
+            "the codes of a quantized weight, but with the tensors beside it (qzeros, scales) it is "
+            "of no format that is read here", "`tilepack formats` lists what is read; start from "
+            "the model that it was made of, or --exclude leaves the tensor as it is")
     padded = ct_file("x", codes, to_bf16(scales))
     padded["x.weight_shape"] = tensor("I64", np.array([n, k - 8], dtype=np.int64))
     refused(report, padded, "w4a8-cutlass", f"{FILE}: tensor 'x.weight_shape': it says [64,504], "
@@ -425,7 +425,8 @@ def _(report):
     rng = np.random.default_rng(11)
     n, k = 64, 512
     codes, scales = random_codes(rng, n, k), f16_scales(rng, n, 4)
-    hint = 'correct "quantization_config" or take it out, then convert again'
+    hint = ('correct "quantization_config", or start from the model that the checkpoint was made '
+            'of')
     gptq = gptq_file("x", codes, scales, 0x77777777)
     ct = ct_file("x", codes, f16_scales(rng, n, 2), dtype="F16")
     fp8 = {"x.weight": tensor("F8_E4M3", random_codes(rng, 128, 256)),
