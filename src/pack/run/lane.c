@@ -299,8 +299,8 @@ static enum tp_code check_scales(struct tp_lane *lane, const struct source_box *
 {
     enum tp_code code = TP_OK;
     if (!lane->options->keep_nonfinite)
-        code = tp_source_scales_check(op, source->weight->form->search.is_signed,
-                                      source->cover.size, args->in, &lane->err);
+        code = tp_source_scales_check(op, tp_op_is_int(op), source->cover.size, args->in,
+                                      &lane->err);
     if (code == TP_OK)
         code = tp_source_scales_fit(op, to, source->cover.size, args->in, &lane->err);
     if (code == TP_OK)

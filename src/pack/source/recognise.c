@@ -50,6 +50,12 @@ static uint8_t fp8_scale_rule(enum tp_element element)
                                      : TP_FP8_SCALE_FP32;
 }
 
+/* Scales of integers are 16 bits wide in all kernels. */
+static uint8_t int_scale_rule(enum tp_element element)
+{
+    return element == TP_ELEM_F16 ? TP_INT_SCALE_F16 : TP_INT_SCALE_BF16;
+}
+
 /* Whether a scale may have that dtype instead of the format's. One byte to a row is no scale
  * of the row: a weight in blocks of 32 whose K is 32 looks alike. */
 static bool other_scale(struct tp_weight *weight, uint32_t i, enum tp_dtype dtype)
@@ -64,6 +70,8 @@ static bool other_scale(struct tp_weight *weight, uint32_t i, enum tp_dtype dtyp
         return false;
     if (fp8)
         weight->form->op.scale_rule = fp8_scale_rule(out->element);
+    if (integer)
+        weight->form->op.scale_rule = int_scale_rule(out->element);
     return true;
 }
 
@@ -258,8 +266,9 @@ static bool match_format(const struct tp_finder *f, const struct tp_quantizer_fo
     is->op = format->op;
     is->joint = form->joint[0];
     is->transposed = form->transposed;
-    if (tp_op_is_int(&is->op)) /* engines round the scales when they load them */
-        is->op.scale_rule = TP_INT_SCALE_BF16;
+    int scale = tp_op_find(&is->op, TP_ROLE_SCALE);
+    if (tp_op_is_int(&is->op) && scale >= 0)
+        is->op.scale_rule = int_scale_rule(is->op.out[scale].element);
     if (!tp_format_box_of(format, codes->shape, codes->rank, &is->box, &is->rank))
         return false;
     for (uint32_t i = 0; i < format->op.outs; i++)

@@ -125,7 +125,8 @@ static bool block_differs(const struct tp_weight *weight, const json_t *block, c
     const json_t *rows = json_array_get(block, 0), *columns = json_array_get(block, 1);
     long long n = json_integer_value(rows), k = json_integer_value(columns);
     const char *word = json_string_value(block); /* "128x128", of older files */
-    if (!is_said(block))
+    bool blocks = form->op.codec == TP_CODEC_FP8 && !tp_op_is_number(&form->op);
+    if (!is_said(block) || !blocks) /* it is said of FP8, beside which a model may have others */
         return false;
     print_value(block, text, size);
     if (!word && (json_array_size(block) != 2 || !json_is_integer(rows) ||
