@@ -24,8 +24,10 @@ enum tp_code tp_plan_unpack(const struct tp_checkpoint *ckpt, const struct tp_we
     for (uint32_t w = 0; w < weights->count && code == TP_OK; w++)
         if (!weights->items[w].form->format)
             code = tp_plan_keep_weight(&b, w, NULL);
-        else if (weights->items[w].origin) /* its scales have the names of the format */
-            tp_plan_leave_inputs(&b, w);
+        else {
+            tp_plan_leave_inputs(&b, w); /* plain weights have none */
+            tp_plan_leave_beside(&b, w);
+        }
     for (size_t i = 0; i < weights->other_count && code == TP_OK; i++)
         if (!b.taken[weights->other[i]])
             code = tp_plan_add_kept(&b, weights->other[i], UINT32_MAX, NULL);

@@ -27,6 +27,7 @@ struct tp_quantizer_form {
     const char *absent[TP_MAX_WORDS]; /* suffixes of tensors that must not be there, or NULL */
     const char *says[TP_MAX_WORDS];   /* "format" of a group of config.json, or NULL */
     const char *marker;      /* what the marker beside the codes must say, or NULL */
+    const char *refused;     /* why it is not read, or NULL */
     bool alone;              /* nothing that may be a scale stands beside the codes */
     bool transposed;         /* a stack that the model's sizes show to be stored [E,K,N] */
     bool interleaved;        /* a stack whose rows of gate and up alternate */
@@ -35,7 +36,8 @@ struct tp_quantizer_form {
 
 /* What a tensor beside the codes is, that is none of the format's outputs. */
 enum tp_beside {
-    TP_BESIDE_INPUT,  /* scales of activations */
+    TP_BESIDE_INPUT,   /* scales of activations, */
+    TP_BESIDE_DIVISOR, /* or their reciprocals */
     TP_BESIDE_KV,     /* scales of the cache of keys and values */
     TP_BESIDE_MARKER, /* says how the weight is stored */
     TP_BESIDE_OLD,    /* of the calibration: of no use to a reader of another form */

@@ -78,7 +78,7 @@ static enum tp_code parse_form(const json_t *json, struct tp_quantizer_form *for
                                struct tp_err *err)
 {
     static const char *const keys[] = {"format", "codes", "dtype",  "joint", "stem",    "absent",
-                                       "says",   "alone", "marker", "stack", "spelled", NULL};
+                                       "says",   "alone", "marker", "stack", "spelled", "refused", NULL};
     static const char *const stacks[] = {"", "transposed", "interleaved", NULL};
     static const char in[] = "a form";
     const char *dtype;
@@ -91,6 +91,7 @@ static enum tp_code parse_form(const json_t *json, struct tp_quantizer_form *for
         (code = text_of(json, in, "joint", false, &form->joint, err)) ||
         (code = text_of(json, in, "stem", false, &form->stem, err)) ||
         (code = text_of(json, in, "marker", false, &form->marker, err)) ||
+        (code = text_of(json, in, "refused", false, &form->refused, err)) ||
         (code = words_of(json, in, "absent", form->absent, err)) ||
         (code = words_of(json, in, "says", form->says, err)) ||
         (code = yes_or_no(json, in, "alone", &form->alone, err)) ||
@@ -141,7 +142,7 @@ static enum tp_code parse_refusal(const json_t *json, struct tp_quantizer_refusa
 
 static enum tp_code parse_beside(const json_t *json, struct tp_quantizer *q, struct tp_err *err)
 {
-    static const char *const words[] = {"input", "kv", "marker", "old", NULL};
+    static const char *const words[] = {"input", "divisor", "kv", "marker", "old", NULL};
     const json_t *all = json_object_get(json, "beside");
     const char *key;
     json_t *value;

@@ -130,7 +130,7 @@ static enum tp_code load_share(struct tp_lane *lane, const struct tp_unit *unit,
     struct tp_share share = tp_rows_share(unit, box, v);
     struct tp_view view = tp_unit_view(unit, box->e, v);
     struct tp_box part = {.k = box->k, .size = {1, share.count, box->size.k}};
-    struct tp_args args = {.dtype = unit->form->dtype, .box = part.size};
+    struct tp_args args = {.dtype = unit->form->dtype, .box = part.size, .global = 1};
     uint64_t out_bytes = tp_value_bytes(part.size, unit->form->dtype);
     uint64_t row = tp_value_bytes((struct tp_box3){1, 1, box->size.k}, unit->form->dtype);
     void *buffers[TP_MAX_OUT] = {0};
@@ -176,7 +176,7 @@ static enum tp_code load_values(struct tp_lane *lane, const struct tp_unit *unit
                                 const struct tp_box *box, const void **values)
 {
     struct source_box source;
-    struct tp_args args = {.dtype = unit->form->dtype};
+    struct tp_args args = {.dtype = unit->form->dtype, .global = 1};
     const struct tp_op_at *at;
     enum tp_code code;
     if (is_plain(lane, unit)) {

@@ -487,6 +487,14 @@ static enum tp_code check_named(const struct tp_checkpoint *ckpt, const json_t *
     return TP_OK;
 }
 
+static enum tp_code refused_form(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                                 json_t *config, struct tp_err *err)
+{
+    json_decref(config);
+    tp_err_tensor(err, weight->name);
+    return refused(ckpt, weight->form->by, "its codes", weight->form->as->refused, err);
+}
+
 /* Whether the tensor's name ends in a sign of the quantizer, which no other has. */
 static bool is_sign(const struct tp_quantizer *q, const char *name)
 {
@@ -500,26 +508,23 @@ static bool is_sign(const struct tp_quantizer *q, const char *name)
     return false;
 }
 
-/* A tensor that no weight has may be of a quantizer that is refused by name. */
-static enum tp_code check_signs(const struct tp_checkpoint *ckpt,
-                                const struct tp_weights *weights, struct tp_err *err)
+enum tp_code tp_source_named_check(const struct tp_checkpoint *ckpt, struct tp_err *err)
 {
-    size_t count = 0;
-    enum tp_code code = TP_OK;
-    const struct tp_quantizer *all = NULL;
+    size_t count;
+    json_t *config;
     char said[320];
-    for (size_t i = 0; i < weights->other_count && !code; i++) {
-        const struct tp_tensor *tensor = &ckpt->tensors[weights->other[i]];
-        if (tp_dtype_is_float(tensor->dtype) || tensor->rank == 0)
-            continue;
-        if (!all && (code = tp_quantizers_check(err)) == TP_OK)
-            all = tp_quantizers(&count);
+    enum tp_code code = tp_source_config(ckpt, &config, err);
+    const char *method = json_string_value(json_object_get(config, "quant_method"));
+    if (code == TP_OK && (code = tp_quantizers_check(err)) == TP_OK && method)
+        code = check_named(ckpt, config, method, err);
+    json_decref(config);
+    const struct tp_quantizer *all = tp_quantizers(&count);
+    for (size_t i = 0; i < ckpt->tensor_count && !code; i++)
         for (size_t q = 0; q < count && !code; q++)
-            if (is_sign(&all[q], tensor->name)) {
-                snprintf(said, sizeof said, "%.300s", tensor->name);
+            if (is_sign(&all[q], ckpt->tensors[i].name)) {
+                snprintf(said, sizeof said, "%.300s", ckpt->tensors[i].name);
                 code = refused(ckpt, &all[q], said, "", err);
             }
-    }
     return code;
 }
 
@@ -532,13 +537,11 @@ enum tp_code tp_source_config_check(const struct tp_checkpoint *ckpt,
     const char *method = json_string_value(json_object_get(config, "quant_method"));
     if (code == TP_OK && method && (code = tp_quantizers_check(err)) == TP_OK)
         code = check_named(ckpt, config, method, err);
-    if (code == TP_OK)
-        code = check_signs(ckpt, weights, err);
     struct known known = {.count = 0};
     const struct beside *beside;
     uint64_t looked_at = 0;
     size_t packed = 0, plain = 0;
-    for (size_t w = 0; method && w < weights->count && code == TP_OK; w++) {
+    for (size_t w = 0; w < weights->count && code == TP_OK; w++) {
         const struct tp_weight *weight = &weights->items[w];
         struct claim claim = {ckpt, weight, &looked_at, err};
         packed += weight->form->format != NULL;
@@ -546,7 +549,9 @@ enum tp_code tp_source_config_check(const struct tp_checkpoint *ckpt,
         code = tp_source_width_check(ckpt, weight, err);
         if (code || !weight->form->format || weight->origin)
             continue;
-        if ((code = check_kind(&claim, config, &known, &beside)) == TP_OK)
+        if (weight->form->as && weight->form->as->refused)
+            return refused_form(ckpt, weight, config, err);
+        if (method && (code = check_kind(&claim, config, &known, &beside)) == TP_OK)
             code = check_beside(&claim, beside);
     }
     if (code == TP_OK && must_find && method && strcmp(method, "tilepack") != 0 && !packed &&

@@ -159,6 +159,8 @@ enum tp_code tp_plan_add_inputs(struct tp_builder *b, struct tp_unit *unit);
 enum tp_code tp_plan_note_inputs(struct tp_builder *b);
 /* They are not copied. */
 void tp_plan_leave_inputs(struct tp_builder *b, uint32_t weight);
+/* What says how a weight of another tool was stored, or is of its calibration, is not copied. */
+void tp_plan_leave_beside(struct tp_builder *b, uint32_t weight);
 
 /* Appends a unit (moved), with a shared form that equals its own; frees it on failure. */
 enum tp_code tp_plan_add_unit(struct tp_builder *b, struct tp_unit *unit);

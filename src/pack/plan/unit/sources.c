@@ -204,8 +204,8 @@ static enum tp_code refuse_codes(const struct tp_builder *b, const struct tp_ten
 {
     char shape[TP_PLAN_SHAPE], with[COMPANIONS], method[160];
     bool said, may_stay = b->choices && !b->request->repack_only;
-    enum tp_code code = said_method(b, method, sizeof method, &said);
-    if (code)
+    enum tp_code code = tp_source_named_check(b->plan->ckpt, b->err);
+    if (code || (code = said_method(b, method, sizeof method, &said)))
         return code;
     tp_err_tensor(b->err, tensor->name);
     tp_err_path(b->err, b->plan->ckpt->files[tensor->file].path);
