@@ -103,6 +103,14 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "tilepack models\n"
         "tilepack models qwen3_vl_moe\n",
         {{"NAME", TP_COMPLETE_MODEL, NULL}}, 0, 1, false, NULL},
+    [TP_CMD_QUANTIZERS] = {
+        "quantizers", "[NAME] [options]",
+        "list whose quantized checkpoints are read, or show what is known of one",
+        "By which words of config.json one is known, as which formats its tensors are read, which of "
+        "its lists name what stays plain, and what is refused and why.",
+        "tilepack quantizers\n"
+        "tilepack quantizers modelopt\n",
+        {{"NAME", TP_COMPLETE_NONE, NULL}}, 0, 1, false, NULL},
     [TP_CMD_SCHEDULE] = {
         "schedule", "[PATH] --m M[,M...] [options]",
         "print how the consumer's kernel will run on these weights",
@@ -235,6 +243,13 @@ const struct tp_option tp_option_rows[] = {
      .more = "Its name is known to this command beside those of 'tilepack formats', of which it is "
              "none. Its keys are those of formats/README.md; 'tilepack formats NAME --json' prints "
              "one to begin with. At most 1 MiB."},
+    {.name = "quantizer-file", .value = "FILE", .kind = TP_OPT_LIST,
+     .commands = MAKES | BIT(COMPARE) | BIT(QUANTIZERS) | BIT(VERIFY) | BIT(UNPACK) | BIT(DUMP),
+     .field = FIELD(quantizer_file), .complete = TP_COMPLETE_PATH,
+     .help = "whose checkpoints are read is in FILE, too; repeatable",
+     .more = "Its forms are tried beside those of 'tilepack quantizers', of which it has no name. Its "
+             "keys are those of quantizers/README.md; 'tilepack quantizers NAME --json' prints one to "
+             "begin with. At most 1 MiB."},
     {.name = "model-file", .value = "FILE", .kind = TP_OPT_STRING, .commands = MODEL,
      .field = FIELD(model_file), .complete = TP_COMPLETE_PATH,
      .help = "take the facts of the model from FILE",

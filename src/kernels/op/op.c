@@ -232,8 +232,7 @@ static bool divides(uint32_t from, uint32_t to)
 
 static bool has_scales(const struct tp_op *op)
 {
-    return tp_op_find(op, TP_ROLE_SCALE) >= 0 ||
-           (tp_op_per_tensor(op) && !tp_op_is_number(op)) ||
+    return tp_op_find(op, TP_ROLE_SCALE) >= 0 || tp_op_per_tensor(op) ||
            (tp_op_find(op, TP_ROLE_GROUP8) >= 0 && tp_op_find(op, TP_ROLE_CHANNEL) >= 0);
 }
 

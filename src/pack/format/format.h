@@ -222,7 +222,8 @@ enum tp_code tp_format_shape(const struct tp_format *format, uint32_t i, struct 
 enum tp_code tp_format_constant(const struct tp_format *format, uint32_t i, struct tp_box3 box,
                                 uint64_t from, void *to, uint64_t bytes, struct tp_err *err);
 
-/* The inverse: the weight that a stored codes tensor of that shape belongs to.
+/* The inverse: the weight that a stored codes tensor of that shape belongs to; of four dimensions, a
+ * convolution, it is a matrix with a row for each output channel.
  * False when the shape cannot be one of this format. */
 bool tp_format_box_of(const struct tp_format *format, const uint64_t *shape, uint32_t rank,
                       struct tp_box3 *box, int *weight_rank);

@@ -229,6 +229,8 @@ static enum tp_code parse_size(json_t *json, const char *letter, uint64_t wanted
     const char *own = json_string_value(json_object_get(let, letter));
     char text[24];
     *size = wanted;
+    if (own && strcmp(own, "K") != 0 && own[strspn(own, "0123456789")])
+        return TP_OK; /* that letter stands for something else here */
     if (!wanted && own && strcmp(own, "K") == 0)
         *size = TP_GROUP_ROW;
     else if (!wanted && own)

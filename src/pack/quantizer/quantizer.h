@@ -77,6 +77,7 @@ struct tp_quantizer {
     } beside[TP_MAX_BESIDE];
     struct tp_quantizer_list list[TP_MAX_LISTS];
     struct tp_quantizer_refusal refusal[TP_MAX_REFUSALS];
+    const char *file_format;          /* "format" of the __metadata__ of its files, or NULL */
     const char *sign[TP_MAX_SIGNS];   /* ends of names of tensors that are of no other, or NULL */
     const char *zeros_key[TP_MAX_WORDS];    /* where the description says how zero points are
                                                stored; */

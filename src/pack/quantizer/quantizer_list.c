@@ -37,6 +37,11 @@ const struct tp_quantizer *tp_quantizer_find(const char *name)
     return tp_embedded_find(&quantizers, name);
 }
 
+enum tp_code tp_quantizer_add(const char *text, size_t size, struct tp_err *err)
+{
+    return tp_embedded_add(&quantizers, text, size, err);
+}
+
 enum tp_code tp_quantizer_format(const struct tp_quantizer_form *form,
                                  const struct tp_format **format, struct tp_err *err)
 {

@@ -90,9 +90,11 @@ static bool match_output(const struct tp_finder *f, struct tp_weight *weight, ui
         out->role = TP_ROLE_WORDS;
     if (!tensor)
         return out->role == TP_ROLE_WORDS; /* nothing in them that the shape does not say */
+    bool convolution = out->role == TP_ROLE_CODES && tensor->rank == 4 &&
+                       format->out[i].rank < 4; /* as its box has it */
     if (f->used[weight->tensor[i]] ||
         tp_format_shape(format, i, weight->form->box, weight->form->rank, shape, &rank, NULL) ||
-        (!tp_same_shape(tensor, shape, rank) &&
+        (!convolution && !tp_same_shape(tensor, shape, rank) &&
          !is_scalar_global(tensor, &weight->form->op, i, rank)))
         return false;
     return tensor->dtype == format->out[i].dtype || other_scale(weight, i, tensor->dtype);

@@ -495,6 +495,13 @@ static enum tp_code refused_form(const struct tp_checkpoint *ckpt, const struct 
     return refused(ckpt, weight->form->by, "its codes", weight->form->as->refused, err);
 }
 
+/* What the metadata of the first file calls its format. */
+static bool has_file_format(const struct tp_checkpoint *ckpt, const struct tp_quantizer *q)
+{
+    const char *own = ckpt->file_count ? tp_st_meta(&ckpt->files[0].header, "format") : NULL;
+    return own && q->file_format && strcmp(own, q->file_format) == 0;
+}
+
 /* Whether the tensor's name ends in a sign of the quantizer, which no other has. */
 static bool is_sign(const struct tp_quantizer *q, const char *name)
 {
@@ -519,6 +526,9 @@ enum tp_code tp_source_named_check(const struct tp_checkpoint *ckpt, struct tp_e
         code = check_named(ckpt, config, method, err);
     json_decref(config);
     const struct tp_quantizer *all = tp_quantizers(&count);
+    for (size_t q = 0; q < count && !code; q++)
+        if (has_file_format(ckpt, &all[q]))
+            code = refused(ckpt, &all[q], "its __metadata__ says so", "", err);
     for (size_t i = 0; i < ckpt->tensor_count && !code; i++)
         for (size_t q = 0; q < count && !code; q++)
             if (is_sign(&all[q], ckpt->tensors[i].name)) {

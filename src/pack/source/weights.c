@@ -295,6 +295,15 @@ enum tp_code tp_weights_find_packed(const struct tp_checkpoint *ckpt, struct tp_
     return find_weights(ckpt, NULL, false, true, weights, err);
 }
 
+const struct tp_tensor *tp_weight_convolution(const struct tp_checkpoint *ckpt,
+                                              const struct tp_weight *weight)
+{
+    int codes = weight->form->format ? tp_op_find(&weight->form->op, TP_ROLE_CODES) : -1;
+    const struct tp_tensor *tensor = codes < 0 ? NULL : &ckpt->tensors[weight->tensor[codes]];
+    bool four = tensor && tensor->rank == 4 && weight->form->format->out[codes].rank < 4;
+    return four ? tensor : NULL;
+}
+
 void tp_weight_blame(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
                      struct tp_err *err)
 {

@@ -29,19 +29,20 @@ static enum tp_code parse_all(struct tp_embedded_list *list, struct tp_err *err)
     size_t total = 0;
     while (list->files[total].name)
         total++;
-    if (!(list->items = tp_os_zalloc(total, list->size, err)))
+    if (!(list->items = tp_os_zalloc(total + list->adds, list->size, err)))
         return TP_E_MEMORY;
-    for (size_t i = 0; i < total; i++) {
+    for (size_t i = 0; i < total + list->adds; i++) {
+        const struct tp_embedded *file = i < total ? &list->files[i] : &list->added[i - total];
         struct tp_err wrong = {0};
         void *item = (char *)list->items + list->count * list->size;
-        if (list->parse(list->files[i].text, item, &wrong) == TP_OK) {
+        if (list->parse(file->text, item, &wrong) == TP_OK) {
             list->count++;
         } else if (wrong.code == TP_E_MEMORY) { /* the file is right */
             discard(list);
             *err = wrong;
             return TP_E_MEMORY;
         } else {
-            tp_err_path(&wrong, list->files[i].name);
+            tp_err_path(&wrong, file->name);
             if (list->err.code == TP_OK)
                 list->err = wrong;
         }
@@ -85,4 +86,39 @@ const void *tp_embedded_find(struct tp_embedded_list *list, const char *name)
         if (strcmp(name_of(item), name) == 0)
             return item;
     return NULL;
+}
+
+enum tp_code tp_embedded_add(struct tp_embedded_list *list, const char *text, size_t size,
+                             struct tp_err *err)
+{
+    void *item = tp_os_zalloc(1, list->size, err);
+    char *own = tp_os_alloc(size + 1, err);
+    enum tp_code code = item && own ? TP_OK : TP_E_MEMORY;
+    if (code == TP_OK) {
+        memcpy(own, text, size);
+        own[size] = '\0';
+        code = list->parse(own, item, err);
+    }
+    if (code == TP_OK && tp_embedded_find(list, name_of(item)))
+        code = tp_fail(err, TP_E_USAGE, "'%s' is there already: a file cannot be another one of "
+                       "that name", name_of(item));
+    char *name = code ? NULL : tp_os_copy(err, name_of(item));
+    void *added = list->added;
+    if (code == TP_OK && (!name || tp_os_grow(&added, &list->adds_capacity, list->adds + 1,
+                                              sizeof *list->added, err)))
+        code = TP_E_MEMORY;
+    list->added = added;
+    if (item)
+        list->close(item);
+    free(item);
+    if (code) {
+        free(own);
+        free(name);
+        return code;
+    }
+    list->added[list->adds++] = (struct tp_embedded){name, own};
+    pthread_mutex_lock(&list->lock);
+    discard(list); /* to be made anew */
+    pthread_mutex_unlock(&list->lock);
+    return TP_OK;
 }

@@ -22,7 +22,14 @@ struct tp_embedded_list {
     void *items; /* sorted by name; NULL: not parsed yet */
     size_t count;
     struct tp_err err; /* of the first file that was left out */
+    struct tp_embedded *added; /* users' files, the newest last; texts and names are the list's */
+    size_t adds, adds_capacity;
 };
+
+/* Adds a user's file, before others ask for the items. TP_E_USAGE where an item has that name,
+ * TP_E_INPUT where `parse` fails; the text is copied. */
+enum tp_code tp_embedded_add(struct tp_embedded_list *list, const char *text, size_t size,
+                             struct tp_err *err);
 
 /* The items. A file whose `parse` fails is left out. While memory for the list is short there
  * are none, and the next call begins anew: afterwards the list stays as it is. */

@@ -124,12 +124,20 @@ void tp_plan_leave_inputs(struct tp_builder *b, uint32_t w)
     }
 }
 
-/* A tensor of that name says how the weights of a whole file are stored. */
-static void leave_root(struct tp_builder *b, const char *name)
+/* A tensor of that name, at the root or in a module that the weight is of, says how the weights
+ * there are stored. */
+static void leave_root(struct tp_builder *b, const struct tp_weight *weight, const char *suffix)
 {
-    const struct tp_tensor *tensor = tp_checkpoint_find(b->plan->ckpt, name);
-    if (tensor)
-        b->taken[tensor - b->plan->ckpt->tensors] = true;
+    char name[TP_FULL_NAME];
+    for (const char *at = weight->name; at; at = strchr(at, '.')) {
+        at += at > weight->name; /* behind the dot */
+        int size = snprintf(name, sizeof name, "%.*s%s", (int)(at - weight->name), weight->name,
+                            suffix);
+        const struct tp_tensor *tensor =
+            size < (int)sizeof name ? tp_checkpoint_find(b->plan->ckpt, name) : NULL;
+        if (tensor)
+            b->taken[tensor - b->plan->ckpt->tensors] = true;
+    }
 }
 
 void tp_plan_leave_beside(struct tp_builder *b, uint32_t w)
@@ -143,7 +151,7 @@ void tp_plan_leave_beside(struct tp_builder *b, uint32_t w)
         if (tensor)
             b->taken[tensor - b->plan->ckpt->tensors] = true;
         if (by->beside[i].is == TP_BESIDE_MARKER)
-            leave_root(b, by->beside[i].suffix);
+            leave_root(b, weight, by->beside[i].suffix);
     }
 }
 
