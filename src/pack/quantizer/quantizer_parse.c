@@ -210,7 +210,7 @@ static enum tp_code parse_all(const json_t *json, struct tp_quantizer *q, struct
 {
     static const char *const keys[] = {"name",  "title", "source",  "methods", "file",
                                        "file_key", "refused", "signs", "forms", "beside",
-                                       "plain", "refuses", "zeros", "marker", "file_format", NULL};
+                                       "plain", "refuses", "zeros", "marker", "file_format", "described", NULL};
     enum tp_code code;
     if ((code = only(json, "", keys, err)) ||
         (code = text_of(json, "", "name", true, &q->name, err)) ||
@@ -219,6 +219,7 @@ static enum tp_code parse_all(const json_t *json, struct tp_quantizer *q, struct
         (code = text_of(json, "", "file", false, &q->file, err)) ||
         (code = text_of(json, "", "file_key", false, &q->file_key, err)) ||
         (code = text_of(json, "", "refused", false, &q->refused, err)) ||
+        (code = yes_or_no(json, "", "described", &q->described, err)) ||
         (code = text_of(json, "", "file_format", false, &q->file_format, err)) ||
         (code = words_of(json, "", "methods", q->method, err)) ||
         (code = words_of(json, "", "signs", q->sign, err)) ||

@@ -325,7 +325,8 @@ static enum tp_code try_quantizers(struct tp_finder *f, const struct turn *turn,
     const struct tp_quantizer *all = tp_quantizers(&count);
     for (size_t q = 0; q < count; q++) {
         if ((turn->says && &all[q] != turn->by) ||
-            tp_words_have(all[q].method, f->method) != turn->named)
+            tp_words_have(all[q].method, f->method) != turn->named ||
+            (all[q].described && !turn->named))
             continue;
         for (uint32_t n = 0; n < all[q].forms; n++) {
             enum tp_code code = match_form(f, turn, &all[q].form[n], tensor, weight, found);

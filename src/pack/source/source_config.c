@@ -195,23 +195,6 @@ static enum tp_code check_flat(const struct claim *c, const json_t *config)
     return check_flags(c, config);
 }
 
-/* int4 and 8-bit weights lie in bytes alike: config.json alone tells them apart. */
-static bool is_of_eight_bits(const struct tp_weight *weight, const char *key, const char *value)
-{
-    const struct tp_op *op = &weight->form->op;
-    return op->codec != TP_CODEC_INT8 && strcmp(key, "\"num_bits\":") == 0 &&
-           strcmp(value, "8") == 0 &&
-           op->out[tp_op_find(op, TP_ROLE_CODES)].element == TP_ELEM_INT8;
-}
-
-static enum tp_code eight_bits(const struct claim *c)
-{
-    name_weight(c);
-    tp_err_hint(c->err, "serve W8A8 as it is, or convert the plain model");
-    return tp_fail(c->err, TP_E_UNSUPPORTED, "config.json says \"num_bits\": 8: weights of 8 bits "
-                   "stored as bytes (compressed-tensors int-quantized, such as W8A8) are not read");
-}
-
 /* Which fact of one group differs, or NULL. */
 static const char *group_differs(const struct claim *c, const json_t *group, const char *format,
                                  char *value, size_t size)
@@ -338,7 +321,7 @@ static enum tp_code check_groups(const struct claim *c, const json_t *config, st
 {
     const char *format = json_string_value(json_object_get(config, "format")), *name;
     const char *differs = NULL;
-    bool bytes = false, agreed = false;
+    bool agreed = false;
     char value[128] = "";
     json_t *groups = json_object_get(config, "config_groups"), *group;
     if (is_said(groups) && !json_is_object(groups)) {
@@ -348,10 +331,8 @@ static enum tp_code check_groups(const struct claim *c, const json_t *config, st
     json_object_foreach(groups, name, group) {
         if (look_at_group(c))
             return c->err->code;
-        if ((differs = group_differs(c, group, format, value, sizeof value))) {
-            bytes |= is_of_eight_bits(c->weight, differs, value);
+        if ((differs = group_differs(c, group, format, value, sizeof value)))
             continue;
-        }
         if (!tp_op_is_int(&c->weight->form->op))
             return TP_OK;
         struct beside own = beside_group(group);
@@ -359,8 +340,6 @@ static enum tp_code check_groups(const struct claim *c, const json_t *config, st
         beside->order = !agreed || beside->order ? own.order : NULL;
         agreed = true;
     }
-    if (bytes && !agreed)
-        return eight_bits(c);
     return differs && !agreed ? disagree(c, differs, value) : TP_OK;
 }
 

@@ -9,7 +9,7 @@ import stfile
 import tool
 from input_cases.common import (AWQ, FILE, ROOT, awq_file, case, check_int4, ct_file, decoded,
                                 f16_scales, golden_case, gptq_file, int8_file, random_codes,
-                                refused, repeated, same, to_bf16)
+                                refused, repeated, same, to_bf16, to_f32)
 from golden import Mismatch
 from stfile import tensor
 
@@ -177,7 +177,7 @@ def values_before(source, values):
 
 
 def remember(source, codes, scales, zeros, group):
-    s = stfile.bf16_to_f32(to_bf16(scales))[:, group]
+    s = to_f32(scales)[:, group]
     z = np.broadcast_to(zeros, scales.shape)[:, group].astype(np.float32)
     EXACT[id(source)] = (codes.astype(np.float32) - z) * s
     return source
