@@ -247,6 +247,20 @@ fails 'codes with a description' 4 'config.json says "quant_method": "odd"' to o
 check 'no hint to take it out' sh -c "! grep -E 'exclude|take' '$work/err'"
 fails 'that would be lost' 4 'excluded it would lose the quantization_config by which it is read' \
     to odd no fp8-dynamic-ct --exclude table --include q_proj
+to plain packed w4a16-ct -q || exit 1
+rm "$work/packed/model.safetensors.index.json"
+PYTHONPATH=$TESTS/lib "$PYTHON" -c '
+import stfile, sys
+tensors, _ = stfile.load(sys.argv[1])
+stfile.save(sys.argv[1], {**tensors, "a.thing": stfile.Tensor("U8", (64, 32), bytes(range(256)) * 8)})
+' "$work/packed/model.safetensors" || exit 1
+fails 'one code among packed weights' 4 "'a.thing': U8 [64,32] looks like" to packed no w4a16-marlin
+fails 'excluded' 4 'would lose the quantization_config' to packed no w4a16-marlin --exclude thing
+answers 'in the same format config.json stays as it is' 0 'is in the format w4a16-ct already' \
+    to packed made w4a16-ct --exclude thing
+check 'and is true of it' cmp "$work/packed/config.json" "$work/made/config.json"
+fails 'unpack' 4 "'a.thing': U8 [64,32] looks like" in_work unpack packed -o no
+fails 'unpack --to' 4 "'a.thing': U8 [64,32] looks like" in_work unpack packed -o no --to w4a16-marlin
 
 # ---- unpack: all or nothing
 rm -rf "$work/part"
