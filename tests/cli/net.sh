@@ -219,13 +219,13 @@ while read -r what dtype word name others; do
     make odd odd "$dtype" 64x32 "$word" "$name" $others
     fails "$what" 4 "'$name': $dtype [64,32] looks like the codes" to odd no fp8-dynamic-ct
 done <<EOF_LIST
-codes_of_a_book I32 indices m.q.codes m.q.codebooks
-bytes_of_a_book U8 bytes m.q.indices m.q.table
+codes_of_a_book I32 indices m.q.ids m.q.own_codebook
+bytes_of_a_book U8 bytes m.q.ids m.q.table
 with_a_scale I32 indices m.q.weight m.q.weight_scale
-below_its_own_name U8 flags m.q.weight m.q.weight.absmax
+below_its_own_name U8 flags m.q.weight m.q.weight.own_scale
 of_a_stack I32 flags m.experts.up_packed m.experts.up_scale
 with_zero_points I16 flags m.q.packed m.q.zeros
-with_a_shape U8 flags m.q.W_q m.q.shape
+with_a_shape U8 flags m.q.ids m.q.own_shape
 EOF_LIST
 make odd odd U8 64x32 flags attn.bias attn.masked_bias attn.k_proj.weight_scale
 answers 'what belongs to another module is not beside it' 0 '9 weights converted' \
