@@ -219,13 +219,13 @@ while read -r what dtype word name others; do
     make odd odd "$dtype" 64x32 "$word" "$name" $others
     fails "$what" 4 "'$name': $dtype [64,32] looks like the codes" to odd no fp8-dynamic-ct
 done <<EOF_LIST
-codes_of_a_book I32 indices m.q.codes m.q.codebook
-bytes_of_a_book U8 bytes m.q.entries m.q.table
+codes_of_a_book I32 indices m.q.ids m.q.own_codebook
+bytes_of_a_book U8 bytes m.q.ids m.q.table
 with_a_scale I32 indices m.q.weight m.q.weight_scale
-below_its_own_name U8 flags m.q.weight m.q.weight.absmaxes
+below_its_own_name U8 flags m.q.weight m.q.weight.own_scale
 of_a_stack I32 flags m.experts.up_packed m.experts.up_scale
 with_zero_points I16 flags m.q.packed m.q.zeros
-with_a_shape U8 flags m.q.W m.q.shape
+with_a_shape U8 flags m.q.ids m.q.own_shape
 EOF_LIST
 make odd odd U8 64x32 flags attn.bias attn.masked_bias attn.k_proj.weight_scale
 answers 'what belongs to another module is not beside it' 0 '9 weights converted' \
@@ -247,6 +247,20 @@ fails 'codes with a description' 4 'config.json says "quant_method": "odd"' to o
 check 'no hint to take it out' sh -c "! grep -E 'exclude|take' '$work/err'"
 fails 'that would be lost' 4 'excluded it would lose the quantization_config by which it is read' \
     to odd no fp8-dynamic-ct --exclude table --include q_proj
+to plain packed w4a16-ct -q || exit 1
+rm "$work/packed/model.safetensors.index.json"
+PYTHONPATH=$TESTS/lib "$PYTHON" -c '
+import stfile, sys
+tensors, _ = stfile.load(sys.argv[1])
+stfile.save(sys.argv[1], {**tensors, "a.thing": stfile.Tensor("U8", (64, 32), bytes(range(256)) * 8)})
+' "$work/packed/model.safetensors" || exit 1
+fails 'one code among packed weights' 4 "'a.thing': U8 [64,32] looks like" to packed no w4a16-marlin
+fails 'excluded' 4 'would lose the quantization_config' to packed no w4a16-marlin --exclude thing
+answers 'in the same format config.json stays as it is' 0 'is in the format w4a16-ct already' \
+    to packed made w4a16-ct --exclude thing
+check 'and is true of it' cmp "$work/packed/config.json" "$work/made/config.json"
+fails 'unpack' 4 "'a.thing': U8 [64,32] looks like" in_work unpack packed -o no
+fails 'unpack --to' 4 "'a.thing': U8 [64,32] looks like" in_work unpack packed -o no --to w4a16-marlin
 
 # ---- unpack: all or nothing
 rm -rf "$work/part"
