@@ -155,12 +155,12 @@ static enum tp_code check_sizes(const struct tp_weight_form *form, struct tp_err
 
 /* ---- units --------------------------------------------------------------- */
 
-/* A unit as its text states it; what is not stated, or is of another type, is NULL or
- * the number that no check lets pass. */
+/* A unit as its text states it; what is not stated is NULL or the number that no check lets
+ * pass. */
 struct stated_origin {
     const char *name;
     int64_t row, rows, step; /* step: 0 without one */
-    int64_t expert; /* expert: -1 without one, -2 for a wrong one */
+    int64_t expert; /* expert: -1 without one */
     int64_t shape[3];
     size_t rank;
     bool transposed;
@@ -266,46 +266,6 @@ static enum tp_code make_weight(const struct stated *unit, const struct known *k
     return rows == weight->form->box.n ? TP_OK : bad(err, "\"from\" does not add up to N rows");
 }
 
-/* ---- units as a JSON tree ------------------------------------------------ */
-
-static enum tp_code room_for_origins(struct stated *unit, size_t count, struct tp_err *err)
-{
-    void *from = unit->from;
-    enum tp_code code = tp_os_grow(&from, &unit->room, count, sizeof *unit->from, err);
-    unit->from = from;
-    return code;
-}
-
-static enum tp_code state_unit(const json_t *json, struct stated *unit, struct tp_err *err)
-{
-    const json_t *from = json_object_get(json, "from");
-    unit->prefix = json_string_value(json_object_get(json, "prefix"));
-    unit->id = json_string_value(json_object_get(json, "desc"));
-    unit->dtype = json_string_value(json_object_get(json, "dtype"));
-    unit->count = json_array_size(from);
-    enum tp_code code = room_for_origins(unit, unit->count, err);
-    for (size_t i = 0; i < unit->count && !code; i++) {
-        const json_t *part = json_array_get(from, i), *shape = json_object_get(part, "shape");
-        const json_t *expert = json_object_get(part, "expert");
-        json_int_t number = json_integer_value(expert);
-        struct stated_origin *origin = &unit->from[i];
-        *origin = (struct stated_origin){
-            .name = json_string_value(json_object_get(part, "name")),
-            .row = json_integer_value(json_object_get(part, "row")),
-            .rows = json_integer_value(json_object_get(part, "rows")),
-            .step = json_integer_value(json_object_get(part, "step")),
-            .expert = !expert ? -1 : number < 0 ? -2 : number,
-            .rank = json_array_size(shape),
-            .transposed = json_is_true(json_object_get(part, "transposed")),
-        };
-        for (size_t d = 0; d < origin->rank && d < 3; d++) {
-            const json_t *size = json_array_get(shape, d);
-            origin->shape[d] = json_is_integer(size) ? json_integer_value(size) : -1;
-        }
-    }
-    return code;
-}
-
 static enum tp_code add_weight(const struct stated *unit, const struct known *known,
                                struct tp_weights *weights, struct tp_err *err)
 {
@@ -323,28 +283,13 @@ static enum tp_code add_weight(const struct stated *unit, const struct known *kn
     return code;
 }
 
-static enum tp_code read_units(const json_t *units, const struct known *known,
-                               struct tp_weights *weights, struct tp_err *err)
-{
-    struct stated unit = {0};
-    enum tp_code code = TP_OK;
-    for (size_t u = 0; u < json_array_size(units) && !code; u++) {
-        code = state_unit(json_array_get(units, u), &unit, err);
-        if (!code)
-            code = add_weight(&unit, known, weights, err);
-    }
-    free(unit.from);
-    return code;
-}
-
 /* ---- units as describe.c writes them ------------------------------------- */
 
 /* There is one unit for each weight, and a tree of 30,000 of them costs more than all
- * else that opening a checkpoint does. So they are scanned; these readers know what
- * describe.c writes, keys in any order, and return false for any other text. */
+ * else that opening a checkpoint does. So they are scanned. These readers return false for
+ * what is no such text; keys that are not known are no concern of theirs. */
 
-/* Number of the next key in `keys`, which ends in NULL; -1 when it is another one, or
- * was seen before. */
+/* Number of the next key in `keys`, or of the NULL at their end; -1 when it was seen before. */
 static int scan_key(struct tp_json *json, const char *const keys[], unsigned *seen)
 {
     struct tp_json_string key;
@@ -352,12 +297,12 @@ static int scan_key(struct tp_json *json, const char *const keys[], unsigned *se
     if (tp_json_key(json, &key))
         return -1;
     json->used = mark;
-    for (int i = 0; keys[i]; i++)
-        if (strcmp(key.data, keys[i]) == 0 && !(*seen & 1u << i)) {
-            *seen |= 1u << i;
-            return i;
-        }
-    return -1;
+    int i = 0;
+    while (keys[i] && strcmp(key.data, keys[i]) != 0)
+        i++;
+    bool again = keys[i] && *seen & 1u << i;
+    *seen |= 1u << i;
+    return again ? -1 : i;
 }
 
 static bool scan_string(struct tp_json *json, const char **value)
@@ -417,6 +362,7 @@ static bool scan_origin_key(struct tp_json *json, void *into)
     case 4: return scan_number(json, &origin->expert);
     case 5: return scan_true(json, &origin->transposed);
     case 6: return scan_number(json, &origin->step);
+    case 7: return !tp_json_skip(json);
     default: return false;
     }
 }
@@ -424,7 +370,10 @@ static bool scan_origin_key(struct tp_json *json, void *into)
 static bool scan_origin(struct tp_json *json, void *into)
 {
     struct stated *unit = into;
-    if (room_for_origins(unit, unit->count + 1, json->err))
+    void *from = unit->from;
+    bool full = tp_os_grow(&from, &unit->room, unit->count + 1, sizeof *unit->from, json->err);
+    unit->from = from;
+    if (full)
         return false;
     struct stated_origin *origin = &unit->from[unit->count++];
     *origin = (struct stated_origin){.expert = -1};
@@ -440,6 +389,7 @@ static bool scan_unit_key(struct tp_json *json, void *into)
     case 1: return scan_string(json, &unit->id);
     case 2: return scan_string(json, &unit->dtype);
     case 3: return scan_all(json, "[]", scan_origin, unit);
+    case 4: return !tp_json_skip(json);
     default: return false;
     }
 }
@@ -450,41 +400,33 @@ static bool scan_unit(struct tp_json *json, struct stated *unit)
     return scan_all(json, "{}", scan_unit_key, unit);
 }
 
-/* Fails, with whatever error, when the text is not such text, or a unit is wrong. */
-static enum tp_code scan_units(const char *text, const struct known *known,
+static enum tp_code read_units(const char *text, const struct known *known,
                                struct tp_weights *weights, struct tp_err *err)
 {
+    struct tp_err why = {0};
     struct stated unit = {0};
     struct tp_json json = {.text = text, .size = strlen(text), .noun = "list of units",
-                           .err = err};
+                           .err = &why};
     uint64_t begun = 0;
     bool more = true;
-    json.arena = tp_os_alloc(json.size, err);
-    if (!json.arena)
-        return TP_E_MEMORY;
-    enum tp_code code = tp_json_expect(&json, '[');
-    while (!code && more) {
+    json.arena = tp_os_alloc(json.size + 1, err);
+    enum tp_code code = json.arena ? TP_OK : TP_E_MEMORY;
+    bool good = !code && !tp_json_expect(&json, '[');
+    while (good && more && !code) {
         json.used = 0;
-        code = tp_json_next(&json, ']', &begun, &more);
-        if (!code && more)
-            code = scan_unit(&json, &unit)
-                       ? add_weight(&unit, known, weights, err)
-                       : tp_fail(err, TP_E_INPUT, "no unit as it is written");
+        good = !tp_json_next(&json, ']', &begun, &more) && (!more || scan_unit(&json, &unit));
+        if (good && more)
+            code = add_weight(&unit, known, weights, err);
     }
-    if (!code && tp_json_peek(&json) != -1)
-        code = tp_fail(err, TP_E_INPUT, "text behind the units");
+    if (!code && !(good && tp_json_peek(&json) == -1))
+        code = why.code == TP_E_MEMORY ? tp_fail(err, why.code, "%s", why.what)
+                                       : bad(err, "its units are not such a list");
     free(unit.from);
     free(json.arena);
     return code;
 }
 
 /* ---- all ----------------------------------------------------------------- */
-
-static void drop_weights(struct tp_weights *weights, size_t first)
-{
-    while (weights->count > first)
-        tp_weight_close(&weights->items[--weights->count]);
-}
 
 /* Of a known format the text is exactly what it gives; of another one, which only some readers
  * take, the text is all that there is. */
@@ -545,25 +487,15 @@ enum tp_code tp_descriptors_version(const char *version, struct tp_err *err)
 enum tp_code tp_descriptors_parse(const char *descriptors_text, const char *units_text,
                                   struct tp_weights *weights, struct tp_err *err)
 {
-    struct tp_err aside = {0};
     struct known known = {0};
-    size_t first = weights->count;
-    json_t *units = NULL;
     json_t *descriptors = tp_json_load(descriptors_text, strlen(descriptors_text), NULL);
-    enum tp_code code = TP_E_INPUT;
-    if (json_is_object(descriptors) && read_known(descriptors, weights, &known, &aside) == TP_OK)
-        code = scan_units(units_text, &known, weights, &aside);
-    if (code) { /* slowly, and with the message that belongs to it */
-        drop_weights(weights, first);
-        units = tp_json_load(units_text, strlen(units_text), NULL);
-        if (!json_is_object(descriptors) || !json_is_array(units))
-            code = bad(err, "not valid JSON");
-        else if ((code = read_known(descriptors, weights, &known, err)) == TP_OK)
-            code = read_units(units, &known, weights, err);
-    }
+    enum tp_code code = json_is_object(descriptors)
+                            ? read_known(descriptors, weights, &known, err)
+                            : bad(err, "not valid JSON");
+    if (code == TP_OK)
+        code = read_units(units_text, &known, weights, err);
     tp_names_close(&known.ids);
     free(known.forms);
     json_decref(descriptors);
-    json_decref(units);
     return code;
 }
