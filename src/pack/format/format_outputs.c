@@ -88,10 +88,8 @@ static enum tp_code parse_words(const json_t *array, const json_t *let,
     return TP_OK;
 }
 
-/* A list of 32 different numbers below 32, or of 8 below 8 for each byte. */
-static enum tp_code parse_word_bits(const json_t *json, struct tp_op_out *op, struct tp_err *err)
+enum tp_code tp_format_word_bits(const json_t *list, struct tp_op_out *op, struct tp_err *err)
 {
-    const json_t *list = json_object_get(json, "word_bits");
     size_t count = json_array_size(list);
     uint32_t seen = 0;
     if (!list)
@@ -101,7 +99,8 @@ static enum tp_code parse_word_bits(const json_t *json, struct tp_op_out *op, st
     if (!bits)
         return TP_E_MEMORY;
     for (size_t i = 0; i < TP_WORD_BITS && (count == 8 || count == TP_WORD_BITS); i++) {
-        json_int_t bit = json_integer_value(json_array_get(list, i % count));
+        const json_t *number = json_array_get(list, i % count);
+        json_int_t bit = json_is_integer(number) ? json_integer_value(number) : -1;
         bits[i] = (uint8_t)((uint64_t)bit % count + i / count * count);
         seen |= bit >= 0 && (size_t)bit < count ? UINT32_C(1) << bits[i] : 0;
     }
@@ -166,7 +165,7 @@ static enum tp_code parse_output(const json_t *json, const json_t *let,
         return TP_E_MEMORY;
     if ((code = tp_layout_compile(out->layout, compiled, err)))
         return code;
-    if ((code = parse_word_bits(json, op, err)))
+    if ((code = tp_format_word_bits(json_object_get(json, "word_bits"), op, err)))
         return code;
     bool any = op->word_bits || op->least > 0 || op->element == TP_ELEM_E5M3;
     op->place = any ? TP_PLACE_ANY : tp_place_of(op->layout);

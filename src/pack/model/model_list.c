@@ -3,6 +3,7 @@
  */
 #include "pack/model/model.h"
 
+#include "base/suffix.h"
 #include "pack/text/embedded.h"
 
 #include <stdio.h>
@@ -33,14 +34,6 @@ enum tp_code tp_model_get(const char *name, const struct tp_model **model, struc
     return code;
 }
 
-static bool among(const char *const *list, size_t count, const char *text)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(list[i], text) == 0)
-            return true;
-    return false;
-}
-
 /* A file without the word between quotes is no model of that: it is not parsed. */
 enum tp_code tp_model_of(const char *word, bool architecture, const struct tp_model **model,
                          struct tp_err *err)
@@ -57,8 +50,8 @@ enum tp_code tp_model_of(const char *word, bool architecture, const struct tp_mo
             (code = tp_embedded_get(&models, i, &item, err)))
             continue;
         const struct tp_model *found = item;
-        if (architecture ? among(found->architecture, found->architectures, word)
-                         : among(found->type, found->types, word))
+        if ((architecture ? tp_word_of(word, found->architecture, found->architectures)
+                          : tp_word_of(word, found->type, found->types)) >= 0)
             *model = found;
     }
     return code;

@@ -5,6 +5,7 @@
  */
 #include "pack/model/model.h"
 
+#include "base/suffix.h"
 #include "pack/os/os.h"
 #include "pack/text/json_tree.h"
 
@@ -175,10 +176,8 @@ static enum tp_code read_word(const struct place *at, const struct field *field,
                               const json_t *value, void *to)
 {
     const char *text = json_string_value(value);
-    int number = 0;
-    while (text && field->words[number] && strcmp(field->words[number], text) != 0)
-        number++;
-    if (!text || !*text || !field->words[number])
+    int number = tp_word_of(text, field->words, SIZE_MAX);
+    if (number < 0)
         return wrong(at, field->key, text && *text ? "is no known word" : "is no text");
     if (field->kind == WORD)
         memcpy(to, &number, sizeof number);

@@ -3,9 +3,11 @@
 
 #include "base/layout_parse.h"
 #include "base/num.h"
+#include "base/suffix.h"
 #include "kernels/op/codec.h"
 #include "kernels/op/traits.h"
 #include "kernels/op/word_bits.h"
+#include "pack/format/format_outputs.h"
 #include "pack/format/format_rule.h"
 #include "pack/format/format_words.h"
 #include "pack/os/os.h"
@@ -41,10 +43,7 @@ static enum tp_code check_keys(const struct tp_format *format, const json_t *obj
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)object, key, value)
     {
-        size_t i = 0;
-        while (keys[i] && strcmp(keys[i], key) != 0)
-            i++;
-        if (!keys[i])
+        if (tp_word_of(key, keys, SIZE_MAX) < 0)
             return unknown(format, "key", key, err);
     }
     return TP_OK;
@@ -82,25 +81,6 @@ static enum tp_code read_layout(const json_t *json, struct tp_op_out *out, struc
     if (!code)
         code = tp_layout_eval(expr, (struct tp_box3){1, 1, 1}, 1, &layout, err);
     return code ? code : tp_layout_check(&layout, err);
-}
-
-static enum tp_code read_word_bits(const json_t *list, struct tp_op_out *out, struct tp_err *err)
-{
-    uint32_t seen = 0;
-    uint8_t *bits = tp_os_zalloc(TP_WORD_BITS, 1, err);
-    out->word_bits = bits;
-    if (!bits)
-        return TP_E_MEMORY;
-    for (size_t i = 0; i < TP_WORD_BITS; i++) {
-        json_int_t bit = json_integer_value(json_array_get(list, i));
-        bool number = json_is_integer(json_array_get(list, i)) && bit >= 0 && bit < TP_WORD_BITS;
-        bits[i] = number ? (uint8_t)bit : 0;
-        seen |= number ? UINT32_C(1) << bits[i] : 0;
-    }
-    return seen == UINT32_MAX && json_array_size(list) == TP_WORD_BITS &&
-                   out->role == TP_ROLE_CODES && tp_element_bits(out->element) <= 8
-               ? TP_OK
-               : bad(err, "\"word_bits\" are not 32 different numbers of codes");
 }
 
 /* The words as text: expressions that are numbers. */
@@ -162,8 +142,9 @@ static enum tp_code read_output(const json_t *json, const struct tp_format *form
     out->suffix = json_string_value(json_object_get(json, "suffix"));
     if (!tp_codec_takes(format->op.codec, op->role, op->element))
         return unknown(format, "kind of outputs", out->suffix, err);
-    if ((code = read_place(json, op, err)) ||
-        (bits && (code = read_word_bits(bits, op, err))) ||
+    if (bits && json_array_size(bits) != TP_WORD_BITS)
+        return bad(err, "\"word_bits\" are not 32 numbers");
+    if ((code = read_place(json, op, err)) || (code = tp_format_word_bits(bits, op, err)) ||
         (factor && (code = tp_format_factor(factor, op, err))))
         return code;
     return read_words(json_object_get(json, "words"), out, err);
@@ -256,12 +237,7 @@ static enum tp_code set_rules(struct tp_format *format, struct tp_err *err)
         return bad(err, "\"divides\" of a global scale is wrong");
     if (op->codec == TP_CODEC_NVFP4)
         op->rule = json_is_true(divides) ? TP_NVFP4_CT : TP_NVFP4_MODELOPT;
-    if (tp_op_is_int(op))
-        op->scale_rule = element == TP_ELEM_F16 ? TP_INT_SCALE_F16 : TP_INT_SCALE_BF16;
-    if (op->codec == TP_CODEC_FP8)
-        op->scale_rule = element == TP_ELEM_E8M0   ? TP_FP8_SCALE_UE8M0
-                         : element == TP_ELEM_BF16 ? TP_FP8_SCALE_BF16
-                                                   : TP_FP8_SCALE_FP32;
+    op->scale_rule = tp_codec_scale_rule(op->codec, element);
     int zero = tp_op_find(op, TP_ROLE_ZERO);
     if (zero >= 0 && tp_op_zero_is_product(op) &&
         (op->out[zero].element != element || op->out[zero].per_n != op->out[scale].per_n ||
@@ -325,10 +301,7 @@ static enum tp_code read_facts(const json_t *json, struct tp_format *format,
         return code;
     if (tp_format_codec(json, &format->op.codec, NULL))
         return unknown(format, "codec", json_string_value(json_object_get(json, "codec")), err);
-    bool known = !json_object_get(json, "part");
-    for (size_t i = 0; i < sizeof parts / sizeof *parts && part; i++)
-        known |= strcmp(parts[i], part) == 0;
-    if (!known)
+    if (json_object_get(json, "part") && tp_word_of(part, parts, TP_COUNT(parts)) < 0)
         return unknown(format, "part", part, err);
     if (stretches && json_integer_value(stretches) != 2)
         return unknown(format, "number of", "stretches", err);

@@ -42,14 +42,6 @@ static bool is_scalar_global(const struct tp_tensor *tensor, const struct tp_op 
            tensor->rank == 1 && tensor->shape[0] == 1;
 }
 
-/* FP8 scales: what the stored type can hold decides where they can be taken over. */
-static uint8_t fp8_scale_rule(enum tp_element element)
-{
-    return element == TP_ELEM_E8M0   ? TP_FP8_SCALE_UE8M0
-           : element == TP_ELEM_BF16 ? TP_FP8_SCALE_BF16
-                                     : TP_FP8_SCALE_FP32;
-}
-
 /* Scales of integers are 16 bits wide in all kernels. */
 static uint8_t int_scale_rule(enum tp_element element)
 {
@@ -69,7 +61,7 @@ static bool other_scale(struct tp_weight *weight, uint32_t i, enum tp_dtype dtyp
         ((integer || out->per_k == 0) && out->element == TP_ELEM_E8M0))
         return false;
     if (fp8)
-        weight->form->op.scale_rule = fp8_scale_rule(out->element);
+        weight->form->op.scale_rule = tp_codec_scale_rule(TP_CODEC_FP8, out->element);
     if (integer)
         weight->form->op.scale_rule = int_scale_rule(out->element);
     return true;

@@ -7,6 +7,7 @@
  */
 #include "pack/plan/file/config.h"
 
+#include "base/suffix.h"
 #include "pack/text/json_edit.h"
 #include "pack/text/json_tree.h"
 #include "pack/model/model_names.h"
@@ -388,10 +389,7 @@ bool tp_config_leaves_out(const struct tp_plan *plan, const char *name)
 {
     static const char *const names[] = {"hf_quant_config.json", "quantize_config.json",
                                         "quant_config.json"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i]) == 0)
-            return changes(plan);
-    return false;
+    return tp_word_of(name, names, TP_COUNT(names)) >= 0 && changes(plan);
 }
 
 /* Appends config.json without the quantization_config inside of text_config, which
