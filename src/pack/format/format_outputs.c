@@ -14,21 +14,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Replaces every "let" name of the format in an expression once. Names are single
- * capital letters other than E, N, K and S. */
+/* What a "let" name of the format stands for, a single capital letter other than E, N, K and S; NULL:
+ * it is none. */
+static const char *body_of(char letter, const json_t *let)
+{
+    char name[2] = {letter, 0};
+    bool capital = letter >= 'A' && letter <= 'Z';
+    return capital ? json_string_value(json_object_get(let, name)) : NULL;
+}
+
+/* Replaces every such name in an expression once. */
 static char *expand_once(const char *text, const json_t *let, struct tp_err *err)
 {
     size_t size = strlen(text) + 1;
     for (const char *at = text; *at; at++) {
-        char name[2] = {*at, 0};
-        const char *body = json_string_value(json_object_get(let, name));
+        const char *body = body_of(*at, let);
         if (body)
             size += strlen(body) + 2;
     }
     char *out = tp_os_alloc(size, err), *to = out;
     for (const char *at = text; out && *at; at++) {
-        char name[2] = {*at, 0};
-        const char *body = json_string_value(json_object_get(let, name));
+        const char *body = body_of(*at, let);
         if (!body) {
             *to++ = *at;
             continue;

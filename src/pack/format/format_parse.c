@@ -444,8 +444,7 @@ static enum tp_code parse_variant(const struct tp_format_as *as, enum tp_part pa
         return TP_E_MEMORY;
     if (!json_is_object(changes))
         return tp_fail(err, TP_E_INPUT, "\"%s\" is no object", name);
-    json_t *json = tp_json_copy(format->json);
-    tp_json_update_deep(json, changes);
+    json_t *json = tp_json_merge(json_incref((json_t *)(uintptr_t)format->json), changes);
     variant->json = json;
     variant->text = format->text;
     variant->is_bias = format->is_bias;

@@ -89,17 +89,15 @@ static enum tp_code collect(const struct tp_plan *plan, struct used *used, struc
 /* One of config_groups: what the format says, and in it what the choices say otherwise. */
 static json_t *format_group(const struct tp_unit *unit)
 {
+    const json_t *config = unit->form->format->config;
     json_t *group = json_object();
-    tp_json_set(group, "format",
-                json_incref(json_object_get(unit->form->format->config, "format")));
-    json_t *own = tp_json_copy(json_object_get(unit->form->format->config, "group"));
-    tp_json_update(group, own);
-    json_decref(own);
+    tp_json_set(group, "format", json_incref(json_object_get(config, "format")));
+    tp_json_update(group, json_object_get(config, "group"));
     if (names_inputs(unit))
-        tp_json_update(group, json_object_get(unit->form->format->config, "inputs"));
+        tp_json_update(group, json_object_get(config, "inputs"));
     for (uint32_t p = 0; p < unit->form->format->params; p++) {
         const json_t *extra = unit->form->format->param[p].config[unit->form->settings.choice[p]];
-        tp_json_update_deep(group, json_object_get(extra, "group"));
+        group = tp_json_merge(group, json_object_get(extra, "group"));
     }
     return group;
 }
