@@ -19,25 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char hint_damaged[] =
-    "its __metadata__ is damaged or was edited: get the file again, or convert the source anew";
-static const char hint_newer[] = "a newer tilepack wrote this file: read it with that version";
-
-static enum tp_code bad(struct tp_err *err, const char *what)
-{
-    tp_err_hint(err, hint_damaged);
-    return tp_fail(err, TP_E_INPUT, "stored descriptor: %s", what);
-}
-
-static bool get_u64(const json_t *array, size_t i, uint64_t *value)
-{
-    const json_t *number = json_array_get(array, i);
-    if (!json_is_integer(number) || json_integer_value(number) < 0)
-        return false;
-    *value = (uint64_t)json_integer_value(number);
-    return true;
-}
-
 /* check_text() finds a part that the format has not. */
 static enum tp_part part_of(const json_t *json)
 {
@@ -56,39 +37,35 @@ static bool is_known_version(const json_t *json, const struct tp_format *format)
 static enum tp_code read_format(const json_t *json, struct tp_weight_form *form, struct tp_err *err)
 {
     const char *name = json_string_value(json_object_get(json, "format"));
-    const json_t *box = json_object_get(json, "box");
     if (!name)
-        return bad(err, "\"format\" is missing");
+        return tp_damaged(err, "\"format\" is missing");
     enum tp_code code = tp_format_get(name, &form->format, err);
     if (code)
         return code;
     if (!is_known_version(json, form->format)) {
-        tp_err_hint(err, hint_newer);
+        tp_err_hint(err, TP_HINT_NEWER);
         return tp_fail(err, TP_E_UNSUPPORTED,
                        "stored descriptor: format '%s', version %lld, is not known here", name,
                        (long long)json_integer_value(json_object_get(json, "version")));
     }
     if (json_object_get(json, "bias") && !(form->format = form->format->bias))
-        return bad(err, "\"bias\" is of a format that has none");
-    form->rank = (int)json_integer_value(json_object_get(json, "rank"));
-    if (form->rank < 2 || form->rank > 3 || !get_u64(box, 0, &form->box.e) ||
-        !get_u64(box, 1, &form->box.n) || !get_u64(box, 2, &form->box.k) || !form->box.e ||
-        !form->box.n || !form->box.k)
-        return bad(err, "\"box\" or \"rank\" is wrong");
+        return tp_damaged(err, "\"bias\" is of a format that has none");
+    if ((code = tp_descriptor_box(json, form, err)))
+        return code;
     const char *key;
     json_t *value;
     json_object_foreach(json_object_get(json, "params"), key, value)
     {
         char text[128];
         if (!json_is_string(value) || strlen(key) + json_string_length(value) + 2 > sizeof text)
-            return bad(err, "\"params\" is wrong");
+            return tp_damaged(err, "\"params\" is wrong");
         if (tp_search_choice_read(key, json_string_value(value), &form->search))
             continue;
         strcpy(text, key);
         strcat(text, "=");
         strcat(text, json_string_value(value));
         if (tp_format_set(&form->format, text, &form->settings, NULL)) {
-            tp_err_hint(err, hint_damaged);
+            tp_err_hint(err, TP_HINT_DAMAGED);
             return tp_fail(err, TP_E_INPUT, "stored descriptor: format %s has no parameter '%s'",
                            name, text);
         }
@@ -97,7 +74,7 @@ static enum tp_code read_format(const json_t *json, struct tp_weight_form *form,
     tp_format_op(form->format, &form->settings, &form->op);
     return tp_search_choice_fits(&form->search, &form->op)
                ? TP_OK
-               : bad(err, "\"params\" name a search that the format has not");
+               : tp_damaged(err, "\"params\" name a search that the format has not");
 }
 
 /* Parameters of a complete descriptor: all of its format's, and of a search all or none. */
@@ -114,7 +91,7 @@ static enum tp_code check_text(const json_t *json, const struct tp_weight_form *
     json_t *expected = tp_descriptor_json(form->format, &form->settings, &form->search,
                                           &form->op, form->box, form->rank, err);
     if (!expected) {
-        tp_err_hint(err, hint_damaged);
+        tp_err_hint(err, TP_HINT_DAMAGED);
         return err ? err->code : TP_E_INPUT;
     }
     json_t *params = json_object_get(json, "params");
@@ -123,7 +100,7 @@ static enum tp_code check_text(const json_t *json, const struct tp_weight_form *
     bool equal = json_equal(expected, json);
     json_decref(expected);
     if (!equal)
-        tp_err_hint(err, hint_damaged);
+        tp_err_hint(err, TP_HINT_DAMAGED);
     return equal ? TP_OK
                  : tp_fail(err, TP_E_INPUT,
                            "stored descriptor of format %s contradicts the format (layout, element "
@@ -146,9 +123,9 @@ static enum tp_code check_sizes(const struct tp_weight_form *form, struct tp_err
             return code;
         for (uint32_t d = 0; d < rank; d++)
             if (!tp_mul_u64(&size, size, shape[d]))
-                return bad(err, "a tensor does not fit 64 bits");
+                return tp_damaged(err, "a tensor does not fit 64 bits");
         if (size != bytes)
-            return bad(err, "\"box\" and \"rank\" contradict each other");
+            return tp_damaged(err, "\"box\" and \"rank\" contradict each other");
     }
     return TP_OK;
 }
@@ -188,7 +165,7 @@ static enum tp_code make_origin(const struct stated_origin *from, bool flat,
     size_t rank = from->rank + flat;
     if (!from->name || from->rows < 1 || from->row < 0 || rank < 2 || rank > 3 ||
         from->expert < -1 || from->step < 0 || from->step > 2)
-        return bad(err, "\"from\" is wrong");
+        return tp_damaged(err, "\"from\" is wrong");
     origin->rank = (uint32_t)rank;
     origin->flat = flat;
     origin->expert = from->expert;
@@ -199,14 +176,14 @@ static enum tp_code make_origin(const struct stated_origin *from, bool flat,
     origin->shape[rank - 1] = 1; /* of a bias, which does not state it */
     for (uint32_t d = 0; d < from->rank; d++) {
         if (from->shape[d] < 0)
-            return bad(err, "\"from\" has a wrong shape");
+            return tp_damaged(err, "\"from\" has a wrong shape");
         origin->shape[d] = (uint64_t)from->shape[d];
     }
     uint64_t end;
     if (!tp_mul_u64(&end, origin->rows - 1, origin->step ? origin->step : 1) ||
         !tp_add_u64(&end, end, origin->row) || !tp_add_u64(&end, end, 1) ||
         end > origin->shape[origin->rank - 2])
-        return bad(err, "\"from\" names rows outside its tensor");
+        return tp_damaged(err, "\"from\" names rows outside its tensor");
     origin->name = tp_os_join(err, from->name, strlen(from->name), "");
     return origin->name ? TP_OK : TP_E_MEMORY;
 }
@@ -243,7 +220,7 @@ static enum tp_code make_weight(const struct stated *unit, const struct known *k
                          ? tp_names_find(&known->ids, unit->id, strlen(unit->id))
                          : -1;
     if (!unit->prefix || number < 0 || !unit->dtype || !*unit->prefix)
-        return bad(err, "a unit lacks \"prefix\", \"dtype\" or a \"desc\" that exists");
+        return tp_damaged(err, "a unit lacks \"prefix\", \"dtype\" or a \"desc\" that exists");
     const struct tp_weight_form *form = &known->forms[number];
     size_t joint = form->format->is_bias ? 0 : 1;
     weight->name =
@@ -253,7 +230,7 @@ static enum tp_code make_weight(const struct stated *unit, const struct known *k
     if (!weight->name || !weight->origin || make_form(unit, form, weights, weight, err))
         return TP_E_MEMORY;
     if (!tp_dtype_is_float(weight->form->dtype))
-        return bad(err, "\"dtype\" of a unit is no float type");
+        return tp_damaged(err, "\"dtype\" of a unit is no float type");
     uint64_t rows = 0;
     for (size_t i = 0; i < unit->count; i++) {
         enum tp_code code = make_origin(&unit->from[i], weight->form->format->is_bias,
@@ -261,9 +238,11 @@ static enum tp_code make_weight(const struct stated *unit, const struct known *k
         if (code)
             return code;
         if (!tp_add_u64(&rows, rows, weight->origin[i].rows))
-            return bad(err, "\"from\" has too many rows");
+            return tp_damaged(err, "\"from\" has too many rows");
     }
-    return rows == weight->form->box.n ? TP_OK : bad(err, "\"from\" does not add up to N rows");
+    return rows == weight->form->box.n
+               ? TP_OK
+               : tp_damaged(err, "\"from\" does not add up to N rows");
 }
 
 static enum tp_code add_weight(const struct stated *unit, const struct known *known,
@@ -420,7 +399,7 @@ static enum tp_code read_units(const char *text, const struct known *known,
     }
     if (!code && !(good && tp_json_peek(&json) == -1))
         code = why.code == TP_E_MEMORY ? tp_fail(err, why.code, "%s", why.what)
-                                       : bad(err, "its units are not such a list");
+                                       : tp_damaged(err, "its units are not such a list");
     free(unit.from);
     free(json.arena);
     return code;
@@ -475,7 +454,7 @@ enum tp_code tp_descriptors_version(const char *version, struct tp_err *err)
 {
     if (version && strcmp(version, TP_DESCRIPTOR_VERSION) == 0)
         return TP_OK;
-    tp_err_hint(err, version ? hint_newer
+    tp_err_hint(err, version ? TP_HINT_NEWER
                              : "the file is damaged: get it again, or convert the source again");
     return version ? tp_fail(err, TP_E_UNSUPPORTED, "its __metadata__ says \"" TP_META_VERSION
                              "\": \"%.40s\", and only version " TP_DESCRIPTOR_VERSION " is known",
@@ -491,7 +470,7 @@ enum tp_code tp_descriptors_parse(const char *descriptors_text, const char *unit
     json_t *descriptors = tp_json_load(descriptors_text, strlen(descriptors_text), NULL);
     enum tp_code code = json_is_object(descriptors)
                             ? read_known(descriptors, weights, &known, err)
-                            : bad(err, "not valid JSON");
+                            : tp_damaged(err, "not valid JSON");
     if (code == TP_OK)
         code = read_units(units_text, &known, weights, err);
     tp_names_close(&known.ids);
