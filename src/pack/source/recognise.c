@@ -42,12 +42,6 @@ static bool is_scalar_global(const struct tp_tensor *tensor, const struct tp_op 
            tensor->rank == 1 && tensor->shape[0] == 1;
 }
 
-/* Scales of integers are 16 bits wide in all kernels. */
-static uint8_t int_scale_rule(enum tp_element element)
-{
-    return element == TP_ELEM_F16 ? TP_INT_SCALE_F16 : TP_INT_SCALE_BF16;
-}
-
 /* Whether a scale may have that dtype instead of the format's. One byte to a row is no scale
  * of the row: a weight in blocks of 32 whose K is 32 looks alike. */
 static bool other_scale(struct tp_weight *weight, uint32_t i, enum tp_dtype dtype)
@@ -60,10 +54,7 @@ static bool other_scale(struct tp_weight *weight, uint32_t i, enum tp_dtype dtyp
         !element_of(dtype, &out->element) ||
         ((integer || out->per_k == 0) && out->element == TP_ELEM_E8M0))
         return false;
-    if (fp8)
-        weight->form->op.scale_rule = tp_codec_scale_rule(TP_CODEC_FP8, out->element);
-    if (integer)
-        weight->form->op.scale_rule = int_scale_rule(out->element);
+    weight->form->op.scale_rule = tp_codec_scale_rule(weight->form->op.codec, out->element);
     return true;
 }
 
