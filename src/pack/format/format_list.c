@@ -21,9 +21,34 @@ static enum tp_code parse(const char *text, void *item, struct tp_err *err)
     return tp_format_parse(text, &as_is, item, err);
 }
 
+static void close_item(void *item) { tp_format_close(item); }
+
+/* Names are printed as they are, and stored. */
+static enum tp_code admit(void *item, struct tp_err *err)
+{
+    struct tp_format *format = item;
+    const char *name = format->name;
+    const struct tp_format *other;
+    format->added = true;
+    size_t size = strlen(name), plain = 0;
+    while (plain < size && name[plain] > 0x20 && name[plain] < 0x7F)
+        plain++;
+    if (size == 0 || plain < size || size > TP_FORMAT_NAME)
+        return tp_fail(err, TP_E_INPUT, "\"name\" is not 1 to %d printable ASCII characters "
+                       "without blanks", TP_FORMAT_NAME);
+    enum tp_code code = tp_format_get(name, &other, err);
+    if (code || !other)
+        return code;
+    return tp_fail(err, TP_E_USAGE, other->added ? "two files describe the format '%s'"
+                   : "the format '%s' is built in: a file cannot be another one of that name",
+                   name);
+}
+
 static struct tp_embedded_list list = {.files = tp_embedded_formats,
                                        .size = sizeof(struct tp_format),
                                        .parse = parse,
+                                       .close = close_item,
+                                       .admit = admit,
                                        .lock = PTHREAD_MUTEX_INITIALIZER};
 
 enum tp_code tp_format_get(const char *name, const struct tp_format **format, struct tp_err *err)
@@ -46,53 +71,13 @@ const struct tp_format *const *tp_formats(size_t *count)
     return (const struct tp_format *const *)tp_embedded_all(&list, count, NULL);
 }
 
-enum tp_code tp_formats_check(struct tp_err *err)
-{
-    struct tp_err seen = {0};
-    size_t count;
-    tp_embedded_all(&list, &count, &seen);
-    if (err && err->code == TP_OK)
-        *err = seen;
-    return seen.code;
-}
+enum tp_code tp_formats_check(struct tp_err *err) { return tp_embedded_check(&list, err); }
 
 /* ---- the user's files ---------------------------------------------------- */
 
-/* Names are printed as they are, and stored. */
-static enum tp_code check_name(const char *name, struct tp_err *err)
-{
-    const struct tp_format *other;
-    size_t size = strlen(name), plain = 0;
-    while (plain < size && name[plain] > 0x20 && name[plain] < 0x7F)
-        plain++;
-    if (size == 0 || plain < size || size > TP_FORMAT_NAME)
-        return tp_fail(err, TP_E_INPUT, "\"name\" is not 1 to %d printable ASCII characters "
-                       "without blanks", TP_FORMAT_NAME);
-    enum tp_code code = tp_format_get(name, &other, err);
-    if (code || !other)
-        return code;
-    return tp_fail(err, TP_E_USAGE, other->added ? "two files describe the format '%s'"
-                   : "the format '%s' is built in: a file cannot be another one of that name",
-                   name);
-}
-
 enum tp_code tp_format_add(const char *text, size_t size, struct tp_err *err)
 {
-    struct tp_format *format = tp_os_zalloc(1, sizeof *format + size + 1, err);
-    if (!format)
-        return TP_E_MEMORY;
-    char *own = memcpy(format + 1, text, size); /* the format's, as long as it is there */
-    enum tp_code code = tp_format_parse(own, &as_is, format, err);
-    format->added = true;
-    if (code == TP_OK)
-        code = check_name(format->name, err);
-    if (code == TP_OK)
-        code = tp_embedded_add(&list, format, err);
-    if (code) {
-        tp_format_close(format);
-        free(format);
-    }
-    return code;
+    return tp_embedded_add(&list, text, size, err);
 }
 
 bool tp_format_is_added(const struct tp_format *format)

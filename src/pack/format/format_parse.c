@@ -246,7 +246,7 @@ static enum tp_code parse_size(json_t *json, const char *letter, uint64_t wanted
     return TP_OK;
 }
 
-/* The quantizer's spelling of outputs, by role. */
+/* The quantizer's spelling of outputs, by role. Variants that share them are spelled alike. */
 static void spell(json_t *json, const json_t *spelled)
 {
     json_t *outputs = json_object_get(json, "outputs");
@@ -255,7 +255,7 @@ static void spell(json_t *json, const json_t *spelled)
         const char *role = json_string_value(json_object_get(output, "role"));
         const json_t *changes = role ? json_object_get(spelled, role) : NULL;
         if (changes)
-            tp_json_update_deep(output, changes);
+            tp_json_update(output, changes);
     }
 }
 

@@ -200,13 +200,13 @@ static enum tp_code find_marker(struct tp_finder *f, const struct tp_tensor *cod
                                 const struct tp_quantizer **by, char **says)
 {
     size_t count;
-    const struct tp_quantizer *all = tp_quantizers(&count);
+    const struct tp_quantizer *const *all = tp_quantizers(&count);
     const char *dot = strrchr(codes->name, '.');
     enum tp_code code = TP_OK;
     *says = NULL;
     for (size_t q = 0; q < count && dot && !*says && !code; q++)
-        if (all[q].marker) {
-            *by = &all[q];
+        if (all[q]->marker) {
+            *by = all[q];
             code = read_marker(f, *by, codes, (size_t)(dot - codes->name), says);
         }
     return code;
@@ -253,7 +253,7 @@ static bool match_format(const struct tp_finder *f, const struct tp_quantizer_fo
     is->transposed = form->transposed;
     int scale = tp_op_find(&is->op, TP_ROLE_SCALE);
     if (tp_op_is_int(&is->op) && scale >= 0)
-        is->op.scale_rule = int_scale_rule(is->op.out[scale].element);
+        is->op.scale_rule = tp_codec_scale_rule(is->op.codec, is->op.out[scale].element);
     if (!tp_format_box_of(format, codes->shape, codes->rank, &is->box, &is->rank))
         return false;
     for (uint32_t i = 0; i < format->op.outs; i++)
@@ -305,15 +305,15 @@ static enum tp_code try_quantizers(struct tp_finder *f, const struct turn *turn,
                                    bool *found)
 {
     size_t count;
-    const struct tp_quantizer *all = tp_quantizers(&count);
+    const struct tp_quantizer *const *all = tp_quantizers(&count);
     for (size_t q = 0; q < count; q++) {
-        if ((turn->says && &all[q] != turn->by) ||
-            tp_words_have(all[q].method, f->method) != turn->named)
+        if ((turn->says && all[q] != turn->by) ||
+            tp_words_have(all[q]->method, f->method) != turn->named)
             continue;
-        for (uint32_t n = 0; n < all[q].forms; n++) {
-            enum tp_code code = match_form(f, turn, &all[q].form[n], tensor, weight, found);
+        for (uint32_t n = 0; n < all[q]->forms; n++) {
+            enum tp_code code = match_form(f, turn, &all[q]->form[n], tensor, weight, found);
             if (*found)
-                weight->form->by = &all[q];
+                weight->form->by = all[q];
             if (code || *found)
                 return code;
         }

@@ -141,15 +141,44 @@ const void *const *tp_embedded_all(struct tp_embedded_list *list, size_t *count,
     return all;
 }
 
-enum tp_code tp_embedded_add(struct tp_embedded_list *list, const void *item, struct tp_err *err)
+enum tp_code tp_embedded_check(struct tp_embedded_list *list, struct tp_err *err)
+{
+    struct tp_err seen = {0};
+    size_t count;
+    tp_embedded_all(list, &count, &seen);
+    return tell(&seen, err);
+}
+
+enum tp_code tp_embedded_add(struct tp_embedded_list *list, const char *text, size_t size,
+                             struct tp_err *err)
 {
     const size_t files = files_of(list);
+    const void *other = NULL;
+    char *item = tp_os_zalloc(1, list->size + size + 1, err);
+    if (!item)
+        return TP_E_MEMORY;
+    memcpy(item + list->size, text, size); /* the item's, as long as it is there */
+    enum tp_code code = list->parse(item + list->size, item, err);
+    if (code) {
+        free(item);
+        return code;
+    }
+    if (list->admit)
+        code = list->admit(item, err);
+    if (code == TP_OK && (code = tp_embedded_find(list, name_of(item), &other, err)) == TP_OK &&
+        other)
+        code = tp_fail(err, TP_E_USAGE, "'%s' is there already: a file cannot be another one of "
+                       "that name", name_of(item));
     pthread_mutex_lock(&list->lock);
-    enum tp_code code = grow(list, (list->count > files ? list->count : files) + 1, err);
+    if (code == TP_OK)
+        code = grow(list, (list->count > files ? list->count : files) + 1, err);
     if (code == TP_OK) {
         list->items[list->count - 1] = item;
         free(list->all);
         list->all = NULL;
+    } else {
+        list->close(item);
+        free(item);
     }
     pthread_mutex_unlock(&list->lock);
     return code;

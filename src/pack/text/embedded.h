@@ -13,11 +13,13 @@ struct tp_embedded {
 };
 
 /* What is parsed from files, each when it is asked for, and what is added. Items begin with their
- * name, a const char *, and are never freed. The first four members are the list's owner's. */
+ * name, a const char *, and are never freed. The first six members are the list's owner's. */
 struct tp_embedded_list {
     const struct tp_embedded *files;
     size_t size; /* of an item */
     enum tp_code (*parse)(const char *text, void *item, struct tp_err *err);
+    void (*close)(void *item);                             /* of one that is not added */
+    enum tp_code (*admit)(void *item, struct tp_err *err); /* of a user's, or NULL */
     pthread_mutex_t lock; /* PTHREAD_MUTEX_INITIALIZER */
     const void **items;   /* by file, then those that were added; NULL: not parsed yet */
     size_t count;         /* of both */
@@ -36,7 +38,11 @@ enum tp_code tp_embedded_find(struct tp_embedded_list *list, const char *name, c
  * NULL while memory is short: the next call begins anew. */
 const void *const *tp_embedded_all(struct tp_embedded_list *list, size_t *count,
                                    struct tp_err *err);
-/* Adds an item of a new name, before others read what tp_embedded_all() gave. */
-enum tp_code tp_embedded_add(struct tp_embedded_list *list, const void *item, struct tp_err *err);
+/* TP_E_MEMORY, or what is wrong with the first file that was left out. */
+enum tp_code tp_embedded_check(struct tp_embedded_list *list, struct tp_err *err);
+/* Adds a user's file, before others read what tp_embedded_all() gave: the text is copied. TP_E_USAGE
+ * where an item has that name; what `parse` and `admit` say. */
+enum tp_code tp_embedded_add(struct tp_embedded_list *list, const char *text, size_t size,
+                             struct tp_err *err);
 
 #endif
