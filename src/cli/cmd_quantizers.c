@@ -23,14 +23,14 @@ static int print_list(void)
     struct tp_table table;
     struct tp_err err = {0};
     size_t count;
-    const struct tp_quantizer *all = tp_quantizers(&count);
+    const struct tp_quantizer *const *all = tp_quantizers(&count);
     tp_table_open(&table, fields, 4, NULL);
     for (size_t i = 0; i < count; i++) {
         struct tp_text methods = {0};
-        join(&methods, all[i].method, &err);
-        tp_object(&table.w, NULL, tp_str("name", all[i].name), tp_str("title", all[i].title),
+        join(&methods, all[i]->method, &err);
+        tp_object(&table.w, NULL, tp_str("name", all[i]->name), tp_str("title", all[i]->title),
                   tp_str("methods", methods.data ? methods.data : ""),
-                  tp_str("read", all[i].refused ? "no" : "yes"));
+                  tp_str("read", all[i]->refused ? "no" : "yes"));
         tp_text_free(&methods);
     }
     int status = tp_table_end(&table);
@@ -95,13 +95,13 @@ static int print_one(const struct tp_quantizer *q)
 static int print_json(const struct tp_quantizer *one)
 {
     size_t count;
-    const struct tp_quantizer *all = tp_quantizers(&count);
+    const struct tp_quantizer *const *all = tp_quantizers(&count);
     struct tp_writer w;
     tp_json_open(&w);
     tp_begin(&w, "quantizers", '[');
     for (size_t i = 0; i < count; i++)
-        if (!one || one == &all[i])
-            tp_write(&w, tp_json(NULL, all[i].json));
+        if (!one || one == all[i])
+            tp_write(&w, tp_json(NULL, all[i]->json));
     tp_end(&w, ']');
     return tp_json_close(&w);
 }

@@ -33,9 +33,9 @@ static void each_format(bool all, emit_fn emit)
 static void each_model(emit_fn emit)
 {
     size_t count;
-    const struct tp_model *models = tp_models(&count);
+    const struct tp_model *const *models = tp_models(&count, NULL);
     for (size_t i = 0; i < count; i++)
-        emit(models[i].name, strlen(models[i].name), models[i].title);
+        emit(models[i]->name, strlen(models[i]->name), models[i]->title);
 }
 
 /* True when an earlier format, or an earlier parameter, has that pair too. */
@@ -556,7 +556,9 @@ int tp_cmd_completions(const struct tp_options *o)
         void (*print)(void);
     } shells[] = {{"bash", print_bash}, {"zsh", print_zsh}, {"fish", print_fish}};
     struct tp_err err = {0};
-    if (tp_formats_check(&err) || tp_models_check(&err)) /* words would be missing */
+    size_t count;
+    tp_models(&count, &err);
+    if (err.code || tp_formats_check(&err)) /* words would be missing */
         return tp_report_error(&err);
     for (size_t i = 0; i < sizeof shells / sizeof shells[0]; i++)
         if (!strcmp(o->arg.item[0], shells[i].shell)) {

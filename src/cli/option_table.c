@@ -237,7 +237,7 @@ const struct tp_option tp_option_rows[] = {
     {.name = "no-stack", .kind = TP_OPT_FLAG, .commands = MAKES, .field = FIELD(no_stack),
      .help = "leave the experts of a layer apart instead of stacking them"},
     {.name = "format-file", .value = "FILE", .kind = TP_OPT_LIST,
-     .commands = MAKES | BIT(COMPARE) | BIT(FORMATS) | BIT(BENCH) | BIT(VERIFY),
+     .commands = MAKES | BIT(MERGE) | BIT(COMPARE) | BIT(FORMATS) | BIT(BENCH) | BIT(VERIFY),
      .field = FIELD(format_file), .complete = TP_COMPLETE_PATH,
      .help = "a format of one's own is in FILE; repeatable",
      .more = "Its name is known to this command beside those of 'tilepack formats', of which it is "

@@ -276,10 +276,9 @@ static void warn_card(const struct tp_plan *plan)
 
 static bool concerns(const struct tp_model_limit *limit, const struct tp_unit *unit)
 {
-    bool named = limit->formats == 0;
-    for (size_t f = 0; f < limit->formats && unit->form->format; f++)
-        named |= strcmp(limit->format[f], unit->form->format->name) == 0;
-    return unit->form->format && named &&
+    const struct tp_format *format = unit->form->format;
+    return format &&
+           (!limit->formats || tp_word_of(format->name, limit->format, limit->formats) >= 0) &&
            (!limit->experts || unit->form->rank == 3 || strstr(unit->name, ".experts."));
 }
 

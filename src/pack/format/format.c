@@ -3,6 +3,7 @@
 
 #include "base/layout_parse.h"
 #include "base/num.h"
+#include "base/suffix.h"
 #include "kernels/op/traits.h"
 
 #include <stdio.h>
@@ -26,12 +27,8 @@ const char *tp_part_name(enum tp_part part)
 int tp_param_find(const struct tp_param *param, const char *word)
 {
     for (uint32_t c = 0; c < param->count; c++) {
-        const char *const *name = param->aliases[c];
-        if (strcmp(param->choices[c], word) == 0)
-            return (int)c;
-        while (*name && strcmp(*name, word) != 0)
-            name++;
-        if (*name)
+        if (strcmp(param->choices[c], word) == 0 ||
+            tp_word_of(word, param->aliases[c], TP_MAX_ALIASES) >= 0)
             return (int)c;
     }
     return -1;

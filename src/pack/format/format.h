@@ -127,6 +127,7 @@ struct tp_format {
     enum tp_activations activations; /* as its config says */
     bool unknown;           /* made of a stored descriptor, whose name or version is not one of
                                ours: read, by the layouts of that weight alone */
+    bool added;             /* of a user's file */
     const char *text;       /* of the file */
     const json_t *json;     /* the whole file */
 };
@@ -145,7 +146,7 @@ const struct tp_format *const *tp_formats(size_t *count);
 enum tp_code tp_formats_check(struct tp_err *err);
 
 enum { TP_FORMAT_NAME = 255, TP_FORMAT_MOST = 1 << 20 }; /* bytes of a name, and of a file */
-/* Whether it is one of a user's file. */
+/* Whether it is one of a user's file, of whatever group size. */
 bool tp_format_is_added(const struct tp_format *format);
 
 /* Adds the format of a user's file, before others ask for formats. TP_E_USAGE where one has that

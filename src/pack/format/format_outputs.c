@@ -14,21 +14,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Replaces every "let" name of the format in an expression once. Names are single
- * capital letters other than E, N, K and S. */
+/* What a "let" name of the format stands for, a single capital letter other than E, N, K and S; NULL:
+ * it is none. */
+static const char *body_of(char letter, const json_t *let)
+{
+    char name[2] = {letter, 0};
+    bool capital = letter >= 'A' && letter <= 'Z';
+    return capital ? json_string_value(json_object_get(let, name)) : NULL;
+}
+
+/* Replaces every such name in an expression once. */
 static char *expand_once(const char *text, const json_t *let, struct tp_err *err)
 {
     size_t size = strlen(text) + 1;
     for (const char *at = text; *at; at++) {
-        char name[2] = {*at, 0};
-        const char *body = json_string_value(json_object_get(let, name));
+        const char *body = body_of(*at, let);
         if (body)
             size += strlen(body) + 2;
     }
     char *out = tp_os_alloc(size, err), *to = out;
     for (const char *at = text; out && *at; at++) {
-        char name[2] = {*at, 0};
-        const char *body = json_string_value(json_object_get(let, name));
+        const char *body = body_of(*at, let);
         if (!body) {
             *to++ = *at;
             continue;
@@ -88,10 +94,8 @@ static enum tp_code parse_words(const json_t *array, const json_t *let,
     return TP_OK;
 }
 
-/* A list of 32 different numbers below 32, or of 8 below 8 for each byte. */
-static enum tp_code parse_word_bits(const json_t *json, struct tp_op_out *op, struct tp_err *err)
+enum tp_code tp_format_word_bits(const json_t *list, struct tp_op_out *op, struct tp_err *err)
 {
-    const json_t *list = json_object_get(json, "word_bits");
     size_t count = json_array_size(list);
     uint32_t seen = 0;
     if (!list)
@@ -101,7 +105,8 @@ static enum tp_code parse_word_bits(const json_t *json, struct tp_op_out *op, st
     if (!bits)
         return TP_E_MEMORY;
     for (size_t i = 0; i < TP_WORD_BITS && (count == 8 || count == TP_WORD_BITS); i++) {
-        json_int_t bit = json_integer_value(json_array_get(list, i % count));
+        const json_t *number = json_array_get(list, i % count);
+        json_int_t bit = json_is_integer(number) ? json_integer_value(number) : -1;
         bits[i] = (uint8_t)((uint64_t)bit % count + i / count * count);
         seen |= bit >= 0 && (size_t)bit < count ? UINT32_C(1) << bits[i] : 0;
     }
@@ -166,7 +171,7 @@ static enum tp_code parse_output(const json_t *json, const json_t *let,
         return TP_E_MEMORY;
     if ((code = tp_layout_compile(out->layout, compiled, err)))
         return code;
-    if ((code = parse_word_bits(json, op, err)))
+    if ((code = tp_format_word_bits(json_object_get(json, "word_bits"), op, err)))
         return code;
     bool any = op->word_bits || op->least > 0 || op->element == TP_ELEM_E5M3;
     op->place = any ? TP_PLACE_ANY : tp_place_of(op->layout);

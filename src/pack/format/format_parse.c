@@ -246,7 +246,7 @@ static enum tp_code parse_size(json_t *json, const char *letter, uint64_t wanted
     return TP_OK;
 }
 
-/* The quantizer's spelling of outputs, by role. */
+/* The quantizer's spelling of outputs, by role. Variants that share them are spelled alike. */
 static void spell(json_t *json, const json_t *spelled)
 {
     json_t *outputs = json_object_get(json, "outputs");
@@ -255,7 +255,7 @@ static void spell(json_t *json, const json_t *spelled)
         const char *role = json_string_value(json_object_get(output, "role"));
         const json_t *changes = role ? json_object_get(spelled, role) : NULL;
         if (changes)
-            tp_json_update_deep(output, changes);
+            tp_json_update(output, changes);
     }
 }
 
@@ -444,8 +444,7 @@ static enum tp_code parse_variant(const struct tp_format_as *as, enum tp_part pa
         return TP_E_MEMORY;
     if (!json_is_object(changes))
         return tp_fail(err, TP_E_INPUT, "\"%s\" is no object", name);
-    json_t *json = tp_json_copy(format->json);
-    tp_json_update_deep(json, changes);
+    json_t *json = tp_json_merge(json_incref((json_t *)(uintptr_t)format->json), changes);
     variant->json = json;
     variant->text = format->text;
     variant->is_bias = format->is_bias;

@@ -4,6 +4,7 @@
  */
 #include "pack/format/format_words.h"
 
+#include "base/suffix.h"
 #include "kernels/op/traits.h"
 
 #include <string.h>
@@ -22,43 +23,37 @@ enum tp_code tp_format_word(const json_t *object, const char *key, const char *c
                             int *out, struct tp_err *err)
 {
     const char *text = json_string_value(json_object_get(object, key));
-    for (*out = 0; names[*out]; ++*out)
-        if (text && strcmp(names[*out], text) == 0)
+    *out = tp_word_of(text, names, SIZE_MAX);
+    return *out >= 0 ? TP_OK : unknown_word(key, text, err);
+}
+
+/* *row: the number of the row of a table of traits whose name object[key] is. */
+static enum tp_code named_row(const json_t *object, const char *key,
+                              const char *(*name)(unsigned row), unsigned rows, unsigned *row,
+                              struct tp_err *err)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    for (unsigned i = 0; text && i < rows; i++)
+        if (strcmp(name(i), text) == 0) {
+            *row = i;
             return TP_OK;
+        }
     return unknown_word(key, text, err);
 }
 
 enum tp_code tp_format_codec(const json_t *object, enum tp_codec *codec, struct tp_err *err)
 {
-    const char *text = json_string_value(json_object_get(object, "codec"));
-    for (int i = 0; text && i < TP_CODEC_COUNT; i++)
-        if (strcmp(tp_codecs[i].name, text) == 0) {
-            *codec = (enum tp_codec)i;
-            return TP_OK;
-        }
-    return unknown_word("codec", text, err);
+    return named_row(object, "codec", tp_codec_name, TP_CODEC_COUNT, codec, err);
 }
 
 enum tp_code tp_format_role(const json_t *object, enum tp_role *role, struct tp_err *err)
 {
-    const char *text = json_string_value(json_object_get(object, "role"));
-    for (int i = 0; text && i < TP_ROLE_COUNT; i++)
-        if (strcmp(tp_role_names[i], text) == 0) {
-            *role = (enum tp_role)i;
-            return TP_OK;
-        }
-    return unknown_word("role", text, err);
+    return named_row(object, "role", tp_role_name, TP_ROLE_COUNT, role, err);
 }
 
 enum tp_code tp_format_element(const json_t *object, enum tp_element *element, struct tp_err *err)
 {
-    const char *text = json_string_value(json_object_get(object, "element"));
-    for (int i = 0; text && i < TP_ELEM_COUNT; i++)
-        if (strcmp(tp_elements[i].name, text) == 0) {
-            *element = (enum tp_element)i;
-            return TP_OK;
-        }
-    return unknown_word("element", text, err);
+    return named_row(object, "element", tp_element_name, TP_ELEM_COUNT, element, err);
 }
 
 /* A number, or "G" and "R": the columns and rows of a group, 0 if that is all of K. -1 if neither. */

@@ -93,9 +93,7 @@ static double spot_value(const struct tp_weight *weight, uint32_t i, const uint8
     value = out->factor ? ldexp(value, -out->factor) : value;
     if (out->role != TP_ROLE_SCALE || !tp_op_is_int(&weight->form->op))
         return value;
-    return weight->form->op.scale_rule == TP_INT_SCALE_F16 /* as the kernels do */
-               ? tp_f16_to_f32(tp_f32_to_f16((float)value))
-               : tp_bf16_to_f32(tp_f32_to_bf16((float)value));
+    return tp_half_round(tp_op_has_f16_scales(&weight->form->op), (float)value); /* as kernels do */
 }
 
 /* ---- places ------------------------------------------------------------- */

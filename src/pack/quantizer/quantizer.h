@@ -90,8 +90,8 @@ struct tp_quantizer {
     json_t *json; /* the whole file */
 };
 
-/* All quantizers, sorted by name; see tp_embedded_items(). */
-const struct tp_quantizer *tp_quantizers(size_t *count);
+/* All quantizers, sorted by name; see tp_embedded_all(). */
+const struct tp_quantizer *const *tp_quantizers(size_t *count);
 enum tp_code tp_quantizers_check(struct tp_err *err);
 const struct tp_quantizer *tp_quantizer_find(const char *name);
 

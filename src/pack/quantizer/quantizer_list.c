@@ -22,9 +22,9 @@ static struct tp_embedded_list quantizers = {.files = tp_embedded_quantizers,
                                              .close = close_item,
                                              .lock = PTHREAD_MUTEX_INITIALIZER};
 
-const struct tp_quantizer *tp_quantizers(size_t *count)
+const struct tp_quantizer *const *tp_quantizers(size_t *count)
 {
-    return tp_embedded_items(&quantizers, count);
+    return (const struct tp_quantizer *const *)tp_embedded_all(&quantizers, count, NULL);
 }
 
 enum tp_code tp_quantizers_check(struct tp_err *err)
@@ -34,7 +34,8 @@ enum tp_code tp_quantizers_check(struct tp_err *err)
 
 const struct tp_quantizer *tp_quantizer_find(const char *name)
 {
-    return tp_embedded_find(&quantizers, name);
+    const void *item;
+    return tp_embedded_find(&quantizers, name, &item, NULL) == TP_OK ? item : NULL;
 }
 
 enum tp_code tp_quantizer_add(const char *text, size_t size, struct tp_err *err)

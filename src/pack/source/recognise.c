@@ -42,20 +42,6 @@ static bool is_scalar_global(const struct tp_tensor *tensor, const struct tp_op 
            tensor->rank == 1 && tensor->shape[0] == 1;
 }
 
-/* FP8 scales: what the stored type can hold decides where they can be taken over. */
-static uint8_t fp8_scale_rule(enum tp_element element)
-{
-    return element == TP_ELEM_E8M0   ? TP_FP8_SCALE_UE8M0
-           : element == TP_ELEM_BF16 ? TP_FP8_SCALE_BF16
-                                     : TP_FP8_SCALE_FP32;
-}
-
-/* Scales of integers are 16 bits wide in all kernels. */
-static uint8_t int_scale_rule(enum tp_element element)
-{
-    return element == TP_ELEM_F16 ? TP_INT_SCALE_F16 : TP_INT_SCALE_BF16;
-}
-
 /* Whether a scale may have that dtype instead of the format's. One byte to a row is no scale
  * of the row: a weight in blocks of 32 whose K is 32 looks alike. */
 static bool other_scale(struct tp_weight *weight, uint32_t i, enum tp_dtype dtype)
@@ -68,10 +54,7 @@ static bool other_scale(struct tp_weight *weight, uint32_t i, enum tp_dtype dtyp
         !element_of(dtype, &out->element) ||
         ((integer || out->per_k == 0) && out->element == TP_ELEM_E8M0))
         return false;
-    if (fp8)
-        weight->form->op.scale_rule = fp8_scale_rule(out->element);
-    if (integer)
-        weight->form->op.scale_rule = int_scale_rule(out->element);
+    weight->form->op.scale_rule = tp_codec_scale_rule(weight->form->op.codec, out->element);
     return true;
 }
 
@@ -217,13 +200,13 @@ static enum tp_code find_marker(struct tp_finder *f, const struct tp_tensor *cod
                                 const struct tp_quantizer **by, char **says)
 {
     size_t count;
-    const struct tp_quantizer *all = tp_quantizers(&count);
+    const struct tp_quantizer *const *all = tp_quantizers(&count);
     const char *dot = strrchr(codes->name, '.');
     enum tp_code code = TP_OK;
     *says = NULL;
     for (size_t q = 0; q < count && dot && !*says && !code; q++)
-        if (all[q].marker) {
-            *by = &all[q];
+        if (all[q]->marker) {
+            *by = all[q];
             code = read_marker(f, *by, codes, (size_t)(dot - codes->name), says);
         }
     return code;
@@ -270,7 +253,7 @@ static bool match_format(const struct tp_finder *f, const struct tp_quantizer_fo
     is->transposed = form->transposed;
     int scale = tp_op_find(&is->op, TP_ROLE_SCALE);
     if (tp_op_is_int(&is->op) && scale >= 0)
-        is->op.scale_rule = int_scale_rule(is->op.out[scale].element);
+        is->op.scale_rule = tp_codec_scale_rule(is->op.codec, is->op.out[scale].element);
     if (!tp_format_box_of(format, codes->shape, codes->rank, &is->box, &is->rank))
         return false;
     for (uint32_t i = 0; i < format->op.outs; i++)
@@ -322,16 +305,16 @@ static enum tp_code try_quantizers(struct tp_finder *f, const struct turn *turn,
                                    bool *found)
 {
     size_t count;
-    const struct tp_quantizer *all = tp_quantizers(&count);
+    const struct tp_quantizer *const *all = tp_quantizers(&count);
     for (size_t q = 0; q < count; q++) {
-        if ((turn->says && &all[q] != turn->by) ||
-            tp_words_have(all[q].method, f->method) != turn->named ||
-            (all[q].described && !turn->named))
+        if ((turn->says && all[q] != turn->by) ||
+            tp_words_have(all[q]->method, f->method) != turn->named ||
+            (all[q]->described && !turn->named))
             continue;
-        for (uint32_t n = 0; n < all[q].forms; n++) {
-            enum tp_code code = match_form(f, turn, &all[q].form[n], tensor, weight, found);
+        for (uint32_t n = 0; n < all[q]->forms; n++) {
+            enum tp_code code = match_form(f, turn, &all[q]->form[n], tensor, weight, found);
             if (*found)
-                weight->form->by = &all[q];
+                weight->form->by = all[q];
             if (code || *found)
                 return code;
         }

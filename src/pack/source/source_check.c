@@ -378,7 +378,7 @@ enum tp_code tp_source_eights_check(const struct tp_op *op, struct tp_box3 box,
 /* Why a scale cannot be stored in output `i` of `to`, or NULL; what to do instead in *hint. */
 static const char *unfit(const struct tp_op *to, int i, float value, const char **hint)
 {
-    bool f16 = tp_op_is_int(to) && to->scale_rule == TP_INT_SCALE_F16;
+    bool f16 = tp_op_has_f16_scales(to);
     *hint = f16 ? "--set scales=bf16 keeps it; --exclude leaves the weight out"
                 : "--exclude leaves the weight out";
     if (!isfinite(value))
@@ -447,8 +447,7 @@ static bool overflows(const struct tp_op *to, int zero, float scale)
     float product = scale * (float)zero;
     if (!tp_op_zero_is_product(to) || !isfinite(scale))
         return false;
-    return !isfinite(to->scale_rule == TP_INT_SCALE_F16 ? tp_f16_to_f32(tp_f32_to_f16(product))
-                                                        : tp_bf16_to_f32(tp_f32_to_bf16(product)));
+    return !isfinite(tp_half_round(to->scale_rule == TP_INT_SCALE_F16, product));
 }
 
 /* What is known of the zero points of a box. */

@@ -446,21 +446,21 @@ static enum tp_code check_named(const struct tp_checkpoint *ckpt, const json_t *
                                 const char *method, struct tp_err *err)
 {
     size_t count;
-    const struct tp_quantizer *all = tp_quantizers(&count);
+    const struct tp_quantizer *const *all = tp_quantizers(&count);
     char said[160];
     for (size_t q = 0; q < count; q++) {
-        if (!tp_words_have(all[q].method, method))
+        if (!tp_words_have(all[q]->method, method))
             continue;
         snprintf(said, sizeof said, "config.json says \"quant_method\": \"%.80s\"", method);
-        if (all[q].refused)
-            return refused(ckpt, &all[q], said, "", err);
-        for (uint32_t r = 0; r < all[q].refusals; r++) {
-            const struct tp_quantizer_refusal *refusal = &all[q].refusal[r];
+        if (all[q]->refused)
+            return refused(ckpt, all[q], said, "", err);
+        for (uint32_t r = 0; r < all[q]->refusals; r++) {
+            const struct tp_quantizer_refusal *refusal = &all[q]->refusal[r];
             if (!refuses(refusal, config))
                 continue;
             snprintf(said, sizeof said, "config.json says \"%s\": \"%.80s\"", refusal->key,
                      json_string_value(json_object_get(config, refusal->key)));
-            return refused(ckpt, &all[q], said, refusal->why, err);
+            return refused(ckpt, all[q], said, refusal->why, err);
         }
     }
     return TP_OK;
@@ -504,15 +504,15 @@ enum tp_code tp_source_named_check(const struct tp_checkpoint *ckpt, struct tp_e
     if (code == TP_OK && (code = tp_quantizers_check(err)) == TP_OK && method)
         code = check_named(ckpt, config, method, err);
     json_decref(config);
-    const struct tp_quantizer *all = tp_quantizers(&count);
+    const struct tp_quantizer *const *all = tp_quantizers(&count);
     for (size_t q = 0; q < count && !code; q++)
-        if (has_file_format(ckpt, &all[q]))
-            code = refused(ckpt, &all[q], "its __metadata__ says so", "", err);
+        if (has_file_format(ckpt, all[q]))
+            code = refused(ckpt, all[q], "its __metadata__ says so", "", err);
     for (size_t i = 0; i < ckpt->tensor_count && !code; i++)
         for (size_t q = 0; q < count && !code; q++)
-            if (is_sign(&all[q], ckpt->tensors[i].name)) {
+            if (is_sign(all[q], ckpt->tensors[i].name)) {
                 snprintf(said, sizeof said, "%.300s", ckpt->tensors[i].name);
-                code = refused(ckpt, &all[q], said, "", err);
+                code = refused(ckpt, all[q], said, "", err);
             }
     return code;
 }

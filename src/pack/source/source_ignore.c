@@ -120,11 +120,11 @@ static enum tp_code add_members(struct tp_source_ignore *ignore, json_t *object,
 }
 
 /* Each key once, whichever quantizers have it. */
-static bool is_first(const struct tp_quantizer *all, size_t q, uint32_t l)
+static bool is_first(const struct tp_quantizer *const *all, size_t q, uint32_t l)
 {
     for (size_t before = 0; before <= q; before++)
-        for (uint32_t i = 0; i < (before < q ? all[before].lists : l); i++)
-            if (strcmp(all[before].list[i].key, all[q].list[l].key) == 0)
+        for (uint32_t i = 0; i < (before < q ? all[before]->lists : l); i++)
+            if (strcmp(all[before]->list[i].key, all[q]->list[l].key) == 0)
                 return false;
     return true;
 }
@@ -135,10 +135,10 @@ static enum tp_code add_lists(struct tp_source_ignore *ignore, const json_t *con
 {
     size_t count;
     enum tp_code code = config ? tp_quantizers_check(err) : TP_OK;
-    const struct tp_quantizer *all = config ? tp_quantizers(&count) : NULL;
+    const struct tp_quantizer *const *all = config ? tp_quantizers(&count) : NULL;
     for (size_t q = 0; all && q < count && code == TP_OK; q++)
-        for (uint32_t l = 0; l < all[q].lists && code == TP_OK; l++) {
-            const struct tp_quantizer_list *list = &all[q].list[l];
+        for (uint32_t l = 0; l < all[q]->lists && code == TP_OK; l++) {
+            const struct tp_quantizer_list *list = &all[q]->list[l];
             json_t *value = json_object_get(config, list->key);
             char place[160];
             if (!value || !is_first(all, q, l))

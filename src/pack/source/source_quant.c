@@ -148,10 +148,10 @@ static enum tp_code find_side_file(const struct tp_checkpoint *ckpt, json_t **co
 {
     size_t count = 0;
     enum tp_code code = ckpt->directory ? tp_quantizers_check(err) : TP_OK;
-    const struct tp_quantizer *all = code || !ckpt->directory ? NULL : tp_quantizers(&count);
+    const struct tp_quantizer *const *all = code || !ckpt->directory ? NULL : tp_quantizers(&count);
     for (size_t q = 0; q < count && !*config && code == TP_OK; q++)
-        if (all[q].file)
-            code = load_side_file(ckpt, &all[q], config, err);
+        if (all[q]->file)
+            code = load_side_file(ckpt, all[q], config, err);
     return code;
 }
 

@@ -17,12 +17,12 @@
 static bool is_known(const char *suffix, enum tp_role *role)
 {
     size_t count;
-    const struct tp_quantizer *all = tp_quantizers(&count);
+    const struct tp_quantizer *const *all = tp_quantizers(&count);
     bool known = false;
     for (size_t q = 0; q < count; q++)
-        for (uint32_t n = 0; n < all[q].forms; n++) {
+        for (uint32_t n = 0; n < all[q]->forms; n++) {
             const struct tp_format *format;
-            if (tp_quantizer_format(&all[q].form[n], &format, NULL) || !format)
+            if (tp_quantizer_format(&all[q]->form[n], &format, NULL) || !format)
                 continue;
             for (uint32_t i = 0; i < format->op.outs; i++) {
                 enum tp_role is = format->op.out[i].role;

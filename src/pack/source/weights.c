@@ -247,10 +247,7 @@ static enum tp_code find_weights(const struct tp_checkpoint *ckpt,
     memset(weights, 0, sizeof *weights);
     weights->takes_unknown = unknown;
     uint64_t mark = tp_json_mark();
-    enum tp_code code = tp_models_check(err); /* with one missing, its tensors would pass for
-                                                 others */
-    if (code == TP_OK)
-        code = read_config(&f, choice);
+    enum tp_code code = read_config(&f, choice);
     if (code == TP_OK && !(f.used = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *f.used, err)))
         code = TP_E_MEMORY;
     if (code == TP_OK)

@@ -7,6 +7,7 @@
  */
 #include "pack/plan/file/config.h"
 
+#include "base/suffix.h"
 #include "pack/text/json_edit.h"
 #include "pack/text/json_tree.h"
 #include "pack/model/model_names.h"
@@ -88,17 +89,15 @@ static enum tp_code collect(const struct tp_plan *plan, struct used *used, struc
 /* One of config_groups: what the format says, and in it what the choices say otherwise. */
 static json_t *format_group(const struct tp_unit *unit)
 {
+    const json_t *config = unit->form->format->config;
     json_t *group = json_object();
-    tp_json_set(group, "format",
-                json_incref(json_object_get(unit->form->format->config, "format")));
-    json_t *own = tp_json_copy(json_object_get(unit->form->format->config, "group"));
-    tp_json_update(group, own);
-    json_decref(own);
+    tp_json_set(group, "format", json_incref(json_object_get(config, "format")));
+    tp_json_update(group, json_object_get(config, "group"));
     if (names_inputs(unit))
-        tp_json_update(group, json_object_get(unit->form->format->config, "inputs"));
+        tp_json_update(group, json_object_get(config, "inputs"));
     for (uint32_t p = 0; p < unit->form->format->params; p++) {
         const json_t *extra = unit->form->format->param[p].config[unit->form->settings.choice[p]];
-        tp_json_update_deep(group, json_object_get(extra, "group"));
+        group = tp_json_merge(group, json_object_get(extra, "group"));
     }
     return group;
 }
@@ -388,10 +387,7 @@ bool tp_config_leaves_out(const struct tp_plan *plan, const char *name)
 {
     static const char *const names[] = {"hf_quant_config.json", "quantize_config.json",
                                         "quant_config.json"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i]) == 0)
-            return changes(plan);
-    return false;
+    return tp_word_of(name, names, TP_COUNT(names)) >= 0 && changes(plan);
 }
 
 /* Appends config.json without the quantization_config inside of text_config, which

@@ -1,6 +1,7 @@
 /* Requests: building, recipes, and their JSON form. */
 #include "pack/plan/unit/request.h"
 
+#include "base/suffix.h"
 #include "pack/file/leafhash.h"
 #include "pack/format/offers.h"
 #include "pack/source/importance.h"
@@ -374,13 +375,12 @@ static const char *const layout_words[] = {
 
 enum tp_code tp_request_stacks(struct tp_request *request, const char *word, struct tp_err *err)
 {
-    for (int i = TP_STACK_ENK; word && i <= TP_STACK_EKN; i++)
-        if (strcmp(word, layout_words[i]) == 0) {
-            request->models.layout = (enum tp_stack_layout)i;
-            return TP_OK;
-        }
-    return word ? tp_fail(err, TP_E_INPUT, "'%s' is no layout of stacks: enk or ekn", word)
-                : TP_OK;
+    int layout = tp_word_of(word, layout_words, TP_COUNT(layout_words));
+    if (layout > TP_STACK_BY_SIZES)
+        request->models.layout = (enum tp_stack_layout)layout;
+    return !word || layout > TP_STACK_BY_SIZES
+               ? TP_OK
+               : tp_fail(err, TP_E_INPUT, "'%s' is no layout of stacks: enk or ekn", word);
 }
 
 /* Room for a model of the request's own, which tp_request_close() frees. */
