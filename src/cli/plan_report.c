@@ -220,6 +220,14 @@ static void warn_unread(const struct tp_checkpoint *ckpt)
                 ckpt->path, ckpt->unread[0]);
 }
 
+/* The index decides where the shards are another matter. */
+static void warn_odds(const struct tp_checkpoint *ckpt)
+{
+    for (size_t i = 0; i < TP_ODDS; i++)
+        if (ckpt->odds[i])
+            tp_warn("%s: %s", ckpt->path, ckpt->odds[i]);
+}
+
 /* One of several files was named, or what engines need to know has no place. */
 static void warn_source(const struct tp_plan *plan)
 {
@@ -312,6 +320,7 @@ void tp_plan_warn(const struct tp_plan *plan)
     const char *seen[32];
     size_t count = 0;
     warn_unread(plan->ckpt);
+    warn_odds(plan->ckpt);
     warn_source(plan);
     warn_frames(plan->ckpt);
     if (!plan->unit_count)

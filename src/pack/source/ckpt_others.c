@@ -8,6 +8,7 @@
 #include "pack/source/ckpt_others.h"
 
 #include "pack/source/ckpt_links.h"
+#include "pack/source/index.h"
 
 #include "base/suffix.h"
 
@@ -22,9 +23,8 @@ enum {
 };
 
 static const char *const weight_endings[] = {
-    ".safetensors", ".safetensors.zst", ".safetensors.index.json", ".bin",  ".bin.index.json",
-    ".pt",          ".pth",             ".ckpt",                   ".gguf", ".onnx",
-    ".onnx_data",   ".h5",              ".msgpack",                ".ot",   ".tflite",
+    ".safetensors", ".safetensors.zst", ".bin", ".bin.index.json", ".pt", ".pth",
+    ".ckpt", ".gguf", ".onnx", ".onnx_data", ".h5", ".msgpack", ".ot", ".tflite",
 };
 
 struct walk {
@@ -50,6 +50,9 @@ bool tp_ckpt_is_shard(const char *name)
 
 static bool is_weight(const char *name)
 {
+    const char *slash = strrchr(name, '/');
+    if (tp_index_is(name) || strcmp(slash ? slash + 1 : name, "adapter_config.json") == 0)
+        return true; /* the latter is of an adapter's weights */
     for (size_t i = 0; i < sizeof weight_endings / sizeof *weight_endings; i++)
         if (tp_ends_with(name, weight_endings[i]))
             return true;
@@ -209,10 +212,11 @@ static enum tp_code take(struct walk *w, const char *name, unsigned depth)
 }
 
 /* Names that others deal with. */
-static bool is_part(const char *name)
+static bool is_part(const struct tp_checkpoint *ckpt, const char *name)
 {
-    static const char *const names[] = {"model.safetensors.index.json", "config.json",
-                                        "tilepack.json"};
+    static const char *const names[] = {"config.json", "tilepack.json"};
+    if (ckpt->index_name && strcmp(name, ckpt->index_name) == 0)
+        return true;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)
             return true;
@@ -225,7 +229,7 @@ enum tp_code tp_ckpt_others(struct tp_checkpoint *ckpt, const struct tp_os_list 
     struct walk w = {.ckpt = ckpt, .err = err};
     enum tp_code code = TP_OK;
     for (size_t i = 0; i < list->count && code == TP_OK; i++)
-        if (!is_part(list->names[i]))
+        if (!is_part(ckpt, list->names[i]))
             code = take(&w, list->names[i], 1);
     return code;
 }

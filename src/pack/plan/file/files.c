@@ -244,9 +244,9 @@ static enum tp_code name_file(struct tp_builder *b, uint32_t f, const char *file
     struct tp_plan *plan = b->plan;
     plan->files[f].name =
         file_name                ? tp_os_format(b->err, "%s", file_name)
-        : plan->file_count == 1  ? tp_os_format(b->err, "model.safetensors")
-                                 : tp_os_format(b->err, "model-%05u-of-%05zu.safetensors", f + 1,
-                                                plan->file_count);
+        : plan->file_count == 1  ? tp_os_format(b->err, "%s.safetensors", plan->ckpt->stem)
+                                 : tp_os_format(b->err, "%s-%05u-of-%05zu.safetensors",
+                                                plan->ckpt->stem, f + 1, plan->file_count);
     return plan->files[f].name ? TP_OK : TP_E_MEMORY;
 }
 
