@@ -74,6 +74,8 @@ struct tp_checkpoint {
     struct tp_stamp index_stamp;  /* the same of it */
     const char *stem;             /* of tp_stem: what the names of its files begin with */
     char *odds[TP_ODDS];          /* where index and shards differ: one sentence each, or NULL */
+    const char *const *copy;  /* globs: what they match is among `others`, whatever it is; borrowed */
+    size_t copy_count;
     char **others;      /* names of the other regular files to be copied (tokenizer, ...), also
                            in folders ("1_Pooling/config.json"), sorted folder by folder; not
                            shards, index, config.json or tilepack.json */
@@ -110,6 +112,12 @@ enum {
  * files say wrongly is TP_E_INPUT. On failure *ckpt is closed. */
 enum tp_code tp_checkpoint_open(const char *path, unsigned flags, struct tp_checkpoint *ckpt,
                                 struct tp_err *err);
+/* The same, and files that match one of these globs, or are in a folder that does, are among `others`
+ * also where they are weights. */
+enum tp_code tp_checkpoint_open_copying(const char *path, unsigned flags, const char *const *copy,
+                                        size_t copies, struct tp_checkpoint *ckpt,
+                                        struct tp_err *err);
+bool tp_checkpoint_copy_matches(const char *glob, const char *name);
 void tp_checkpoint_close(struct tp_checkpoint *ckpt); /* legal on {0} and twice */
 
 /* Bytes that reading the largest frame of its archives takes, as stored and plain; 0: it has none.

@@ -349,9 +349,16 @@ static enum tp_code open_all(struct tp_checkpoint *ckpt, struct tp_ckpt_dir *dir
 enum tp_code tp_checkpoint_open(const char *path, unsigned flags, struct tp_checkpoint *ckpt,
                                 struct tp_err *err)
 {
+    return tp_checkpoint_open_copying(path, flags, NULL, 0, ckpt, err);
+}
+
+enum tp_code tp_checkpoint_open_copying(const char *path, unsigned flags, const char *const *copy,
+                                        size_t copies, struct tp_checkpoint *ckpt,
+                                        struct tp_err *err)
+{
     struct stat st;
     struct tp_ckpt_dir dir = {0};
-    *ckpt = (struct tp_checkpoint){0};
+    *ckpt = (struct tp_checkpoint){.copy = copy, .copy_count = copies};
     if (!(ckpt->path = tp_hub_find(path, err)))
         return err->code;
     if (tp_os.stat(ckpt->path, &st) != 0) {

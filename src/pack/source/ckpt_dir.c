@@ -151,12 +151,15 @@ static bool holds_ranks(const char *path, struct tp_err *err)
 static bool holds_shards(const struct tp_checkpoint *ckpt, const char *folder, struct tp_err *err)
 {
     struct tp_os_list list = {0};
+    struct tp_err why = {0};
     struct stat st;
     bool holds = false;
     char *path = tp_ckpt_path(ckpt, folder, err);
-    if (tp_os_there(path, &st, err) && S_ISDIR(st.st_mode) && !tp_os_list(path, &list, err))
+    if (path && tp_os_there(path, &st, &why) && S_ISDIR(st.st_mode) &&
+        tp_os_list(path, &list, &why) == TP_OK)
         for (size_t i = 0; i < list.count && !holds; i++)
             holds = tp_ckpt_is_shard(list.names[i]);
+    tp_err_take_unread(err, &why);
     tp_os_list_free(&list);
     free(path);
     return holds;
@@ -187,12 +190,12 @@ static enum tp_code fail_folders(const struct tp_checkpoint *ckpt, const struct 
 static enum tp_code fail_no_weights(const struct tp_checkpoint *ckpt, const struct tp_os_list *list,
                                     struct tp_err *err)
 {
-    if (fail_folders(ckpt, list, err))
-        return err->code;
     static const char *const pickles[] = {".bin", ".pt", ".pth", ".ckpt", NULL},
                       *const ggufs[] = {".gguf", NULL};
     const char *pickle = left_with(ckpt, pickles), *gguf = left_with(ckpt, ggufs);
     bool ranks = holds_ranks(ckpt->path, err);
+    if (!ranks && fail_folders(ckpt, list, err))
+        return err->code;
     char *download = err->code ? NULL : tp_hub_download(ckpt->path, err);
     enum tp_code code = err->code;
     if (code)
@@ -360,7 +363,8 @@ static enum tp_code read_config(struct tp_checkpoint *ckpt, const char *path, st
 
 /* Reads index and config, and finds the others among the names of the directory. */
 static enum tp_code read_names(struct tp_checkpoint *ckpt, const struct tp_os_list *list,
-                               const char *index, struct tp_ckpt_dir *dir, struct tp_err *err)
+                               const char *index, const char *file, struct tp_ckpt_dir *dir,
+                               struct tp_err *err)
 {
     enum tp_code code = TP_OK;
     if (index) {
@@ -374,7 +378,10 @@ static enum tp_code read_names(struct tp_checkpoint *ckpt, const struct tp_os_li
         code = path ? read_config(ckpt, path, err) : TP_E_MEMORY;
         free(path);
     }
-    return code ? code : tp_ckpt_others(ckpt, list, err);
+    if (code)
+        return code;
+    return index ? tp_ckpt_others(ckpt, list, dir->index.shards, dir->index.shard_count, err)
+                 : tp_ckpt_others(ckpt, list, &file, file != NULL, err);
 }
 
 static int compare_shards(const void *name, const void *shard)
@@ -396,7 +403,8 @@ static enum tp_code note_unread(struct tp_checkpoint *ckpt, const struct tp_os_l
         void *unread = ckpt->unread;
         if (!plain)
             return TP_E_MEMORY;
-        if (bsearch(plain, dir->shards, dir->shard_count, sizeof *dir->shards, compare_shards)) {
+        if (bsearch(plain, dir->shards, dir->shard_count, sizeof *dir->shards, compare_shards) ||
+            tp_ckpt_is_asked(ckpt, list->names[i])) {
             free(plain);
             continue;
         }
@@ -421,7 +429,7 @@ enum tp_code tp_ckpt_dir_read(struct tp_checkpoint *ckpt, struct tp_ckpt_dir *di
         return code;
     code = find_main(ckpt, &list, &index, &file, err);
     if (!code)
-        code = read_names(ckpt, &list, index, dir, err);
+        code = read_names(ckpt, &list, index, file, dir, err);
     if (!code)
         code = index ? indexed_shards(ckpt, dir, err) : lone_shard(ckpt, &list, file, dir, err);
     if (!code)
