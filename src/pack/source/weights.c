@@ -46,7 +46,7 @@ static enum tp_code add_plain(struct tp_finder *f, uint32_t index)
     memset(&form, 0, sizeof form); /* what lies between the members is compared, too */
     form.joint = '.';
     form.rank = (int)tensor->rank;
-    form.dtype = tp_dtype_read(tensor->dtype);
+    form.dtype = tp_dtype_read(form.stored = tensor->dtype);
     form.box.e = tensor->rank == 3 ? *shape++ : 1;
     form.box.n = shape[0];
     form.box.k = shape[1];
@@ -199,7 +199,7 @@ static enum tp_code add_bias(struct tp_finder *f, uint32_t index)
     memset(&form, 0, sizeof form); /* what lies between the members is compared, too */
     form.joint = '.';
     form.rank = stack ? 3 : 2;
-    form.dtype = tp_dtype_read(tensor->dtype);
+    form.dtype = tp_dtype_read(form.stored = tensor->dtype);
     form.flat = true;
     form.box = (struct tp_box3){stack ? tensor->shape[0] : 1, tensor->shape[stack], 1};
     tp_finder_no_tensors(&weight);
