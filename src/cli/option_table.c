@@ -277,7 +277,7 @@ const struct tp_option tp_option_rows[] = {
      .more = "Also refuses shards that are symbolic links to outside the directory, but for "
              "those of the Hub's cache."},
     {.name = "strict", .kind = TP_OPT_FLAG, .commands = BIT(VERIFY), .field = FIELD(strict),
-     .help = "files that were added, a changed README.md, and nothing to prove are differences",
+     .help = "added files, a changed README.md and nothing to prove are differences",
      .more = "Without it they are named, as a user may add notes to a checkpoint. Of one that "
              "tilepack did not write nothing is to be proved. Weights that "
              "engines would load with them, in safetensors files and archives of such, and their "

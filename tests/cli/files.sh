@@ -72,6 +72,8 @@ check "with all that is in a folder" has packed $own model.safetensors model.saf
     vision-lora/adapter_config.json
 check "as they are" cmp companions/vision-lora/adapter_model.safetensors packed/vision-lora/adapter_model.safetensors
 answers "they are in the manifest" 0 "no difference" "$TILEPACK" verify packed --against companions --strict
+fails "a single file has no companions" 2 "it has no --copy" \
+    "$TILEPACK" convert companions -o one.safetensors --to fp8-dynamic-ct --copy '*.pt'
 answers "a glob that matches nothing is said" 0 "--copy 'none' matches no file" make companions --copy none
 answers "unpack copies, too" 0 "" "$TILEPACK" unpack packed -o plain-copies --copy spk_dict.pt
 answers "and knows what was copied" 0 "'spk_dict.pt' is not copied" sh -c \

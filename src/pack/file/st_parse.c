@@ -55,8 +55,10 @@ enum tp_code tp_st_header_size(const uint8_t prefix[8], uint64_t file_size, uint
         return TP_OK;
     enum tp_code code = tp_lfs_check(prefix, 8, err);
     if (code) {
+        tp_err_offset(err, 0);
         return code;
-    } else if (memcmp(prefix, "GGUF", 4) == 0 || memcmp(prefix, "PK\3\4", 4) == 0) {
+    }
+    if (memcmp(prefix, "GGUF", 4) == 0 || memcmp(prefix, "PK\3\4", 4) == 0) {
         code = tp_fail(err, TP_E_INPUT, "this is a %s file, not a safetensors file",
                        prefix[0] == 'G' ? "GGUF" : "PyTorch or other zip");
         tp_err_hint(err, "use the checkpoint's safetensors files");
