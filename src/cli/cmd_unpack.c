@@ -170,7 +170,7 @@ int tp_cmd_unpack(const struct tp_options *o)
     }
     char *output = tp_output_path(o->output, &err);
     tp_limit_memory(o);
-    if (!output || tp_source_open(o->arg.item[0], tp_source_flags(o), &source, &err)) {
+    if (!output || tp_source_open(o->arg.item[0], o, &source, &err)) {
         free(output);
         return tp_report_error(&err);
     }

@@ -214,10 +214,18 @@ static void warn_unread(const struct tp_checkpoint *ckpt)
     size_t more = ckpt->unread_count - 1;
     if (ckpt->unread_count && more)
         tp_warn("%s: '%s' and %zu more are not shards of the checkpoint: they are neither read nor "
-                "copied", ckpt->path, ckpt->unread[0], more);
+                "copied (see --copy)", ckpt->path, ckpt->unread[0], more);
     else if (ckpt->unread_count)
-        tp_warn("%s: '%s' is no shard of the checkpoint: it is neither read nor copied",
-                ckpt->path, ckpt->unread[0]);
+        tp_warn("%s: '%s' is no shard of the checkpoint: it is neither read nor copied "
+                "(see --copy)", ckpt->path, ckpt->unread[0]);
+}
+
+/* The index decides where the shards are another matter. */
+static void warn_odds(const struct tp_checkpoint *ckpt)
+{
+    for (size_t i = 0; i < TP_ODDS; i++)
+        if (ckpt->odds[i])
+            tp_warn("%s: %s", ckpt->path, ckpt->odds[i]);
 }
 
 /* One of several files was named, or what engines need to know has no place. */
@@ -311,6 +319,7 @@ void tp_plan_warn(const struct tp_plan *plan)
     const char *seen[32];
     size_t count = 0;
     warn_unread(plan->ckpt);
+    warn_odds(plan->ckpt);
     warn_source(plan);
     warn_frames(plan->ckpt);
     if (!plan->unit_count)
@@ -338,11 +347,12 @@ void tp_plan_warn(const struct tp_plan *plan)
 static const char *why_left(const struct tp_checkpoint *ckpt, struct tp_err *err)
 {
     static const char *const phrases[2][2] = {
-        {"weights in other formats, or folders of such",
-         "weights in other formats, folders of such, or links to folders (see --follow-links)"},
-        {"weights in other formats, folders of such, or pipes and devices",
-         "weights in other formats, folders of such, links to folders (see --follow-links), or "
-         "pipes and devices"}};
+        {"other weights, or folders of such (--copy takes them along)",
+         "other weights, folders of such (--copy takes them along), or links to folders (see "
+         "--follow-links)"},
+        {"other weights, folders of such (--copy takes them along), or pipes and devices",
+         "other weights, folders of such (--copy takes them along), links to folders (see "
+         "--follow-links), or pipes and devices"}};
     bool link = false, odd = false;
     for (size_t i = 0; i < ckpt->left_count; i++) {
         struct stat st;
@@ -358,6 +368,19 @@ static const char *why_left(const struct tp_checkpoint *ckpt, struct tp_err *err
     return phrases[odd][link];
 }
 
+/* What was to be copied and is not there. */
+static void warn_copies(const struct tp_checkpoint *ckpt)
+{
+    for (size_t g = 0; g < ckpt->copy_count; g++) {
+        size_t i = 0;
+        while (i < ckpt->other_count &&
+               !tp_checkpoint_copy_matches(ckpt->copy[g], ckpt->others[i]))
+            i++;
+        if (i == ckpt->other_count)
+            tp_warn("%s: --copy '%s' matches no file", ckpt->path, ckpt->copy[g]);
+    }
+}
+
 enum tp_code tp_plan_warn_left(const struct tp_plan *plan, struct tp_err *err)
 {
     const struct tp_checkpoint *ckpt = plan->ckpt;
@@ -365,11 +388,12 @@ enum tp_code tp_plan_warn_left(const struct tp_plan *plan, struct tp_err *err)
     size_t used = 0, i = 0;
     if (plan->single_file)
         return TP_OK;
+    warn_copies(ckpt);
     for (; i < ckpt->left_count && used + strlen(ckpt->left[i]) + 5 < sizeof names; i++)
         used += (size_t)snprintf(names + used, sizeof names - used, "%s'%s'", i ? ", " : "",
                                  ckpt->left[i]);
     if (i < ckpt->left_count)
-        tp_warn("%s: %s%s%zu more are not copied; the plan (--dry-run) names them", ckpt->path,
+        tp_warn("%s: %s%s%zu more are not copied (see --copy); the plan (--dry-run) names them", ckpt->path,
                 names, i ? " and " : "", ckpt->left_count - i);
     const char *why = i && i == ckpt->left_count ? why_left(ckpt, err) : NULL;
     if (why && !err->code)

@@ -136,11 +136,12 @@ enum tp_code tp_check_single_file(const struct tp_options *o, struct tp_err *err
         return tp_fail(err, TP_E_USAGE, "an archive would have the name of a plain file, which no "
                        "reader takes");
     }
-    if (!o->part.count && o->shard_size == TP_DEFAULT_SHARD_SIZE)
+    if (!o->part.count && !o->copy.count && o->shard_size == TP_DEFAULT_SHARD_SIZE)
         return TP_OK;
     tp_err_hint(err, "name a directory with -o");
     return tp_fail(err, TP_E_USAGE, o->part.count
                        ? "a single file cannot be written in parts"
+                       : o->copy.count ? "a single file has nothing beside it: it has no --copy"
                        : "a single file is not divided: it has no --shard-size");
 }
 

@@ -145,7 +145,7 @@ static enum tp_code pair_packed(struct diff *d)
 static const char *unit_form(const struct side *s, const struct tp_unit *unit)
 {
     const struct tp_weight *weight = &s->in->weights->items[unit->views[0].weight];
-    return weight->form->format ? weight->form->format->name : tp_dtype_name(weight->form->dtype);
+    return weight->form->format ? weight->form->format->name : tp_dtype_name(weight->form->stored);
 }
 
 static void add_unit_entry(struct side *s, const struct tp_unit *unit)

@@ -125,6 +125,7 @@ bool tp_commit_is_usual(const char *name);
 /* That of a shard to the letter, whatever the options: "model.safetensors",
  * "model-00001-of-00002.safetensors" (plan/file/files.c), and archives. */
 bool tp_commit_is_shard(const char *name);
+bool tp_commit_is_index(const char *name); /* "model.safetensors.index.json" and its like */
 #define TP_PART_FILE "tilepack-part.json" /* in the directory of a part */
 
 /* commit_copies.c */

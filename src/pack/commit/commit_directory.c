@@ -99,10 +99,11 @@ static bool is_kept(const struct sweep *s, const char *name)
  * one left, by the names that published checkpoints have. */
 static bool is_written(const struct sweep *s, const char *name)
 {
-    static const char *const written[] = {TP_INDEX_NAME, TP_MANIFEST_NAME, TP_MANIFEST_NEW,
-                                          TP_PART_FILE, TP_JOURNAL_NAME, TP_REPLACES_NAME,
-                                          TP_BELOW_OWNER, "config.json", TP_CARD_NAME};
+    static const char *const written[] = {TP_MANIFEST_NAME, TP_MANIFEST_NEW, TP_PART_FILE,
+                                          TP_JOURNAL_NAME, TP_REPLACES_NAME, TP_BELOW_OWNER,
+                                          "config.json", TP_CARD_NAME};
     return tp_word_of(name, written, TP_COUNT(written)) >= 0 || tp_commit_is_shard(name) ||
+           tp_commit_is_index(name) ||
            (s->c->options->if_exists == TP_EXISTS_REPLACE && tp_commit_is_usual(name)) ||
            tp_names_sorted_have(s->copies, s->c->plan->ckpt->other_count, name, strlen(name),
                                 '\0');
