@@ -41,7 +41,7 @@ static enum tp_code make_plan(const struct tp_options *o, const struct tp_source
     return code ? code : tp_plan_convert(&source->ckpt, &source->weights, request, file, plan, err);
 }
 
-/* They are what the stored bytes mean, and nobody who reads a weight expects them. */
+/* The stored bytes do mean NaN or infinity; a reader of a weight does not expect that. */
 static void warn_nonfinite(const struct tp_plan *plan, const atomic_uint_fast64_t *nonfinite)
 {
     for (size_t u = 0; u < plan->unit_count; u++) {

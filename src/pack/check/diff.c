@@ -285,7 +285,7 @@ static bool has_fine_scales(const struct tp_op *op)
     return tp_op_is_int(op) && s >= 0 && op->out[s].element != TP_ELEM_BF16;
 }
 
-/* The same bytes mean the same, whoever wrote them. */
+/* Equal bytes mean equal values, whichever program wrote them. */
 static bool same_form(const struct tp_op *a, const struct tp_op *b)
 {
     struct tp_op as_b = *a;

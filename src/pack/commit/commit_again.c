@@ -30,7 +30,7 @@ struct again {
     struct tp_manifest manifest;
     struct tp_look *look;
     char now[TP_HASH_TEXT], then[TP_HASH_TEXT]; /* files of the source: these, and those it was made
-                                                   of; "": nobody knows */
+                                                   of; "": not known */
     bool read;                                  /* the source may be */
 };
 

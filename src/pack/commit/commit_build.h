@@ -87,7 +87,7 @@ enum tp_found {
     TP_FOUND_VERSION, /* all the same, but of a version that makes something else of it */
     TP_FOUND_INCOMPLETE,
     TP_FOUND_FOREIGN, /* no output of this program */
-    TP_FOUND_FILE,    /* a single file, of which nobody knows what it was made of */
+    TP_FOUND_FILE,    /* a single file: it is not known what it was made of */
     TP_FOUND_KIND,    /* a file in place of a directory, or the reverse */
 };
 struct tp_look {

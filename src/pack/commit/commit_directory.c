@@ -330,7 +330,7 @@ static enum tp_code publish(struct tp_commit *c)
     return code ? code : tp_commit_settle(c, c->dir);
 }
 
-/* Says, to whoever wants to know, that `count` shards (`of` so many) are there already. */
+/* Tells the observer, if there is one, that `count` shards (`of` so many) are there already. */
 static void tell_resumed(const struct tp_commit *c, size_t count, size_t of)
 {
     if (count && c->options->resumed)

@@ -1,5 +1,5 @@
 /* The manifest: reading, a piece of the file at a time, without a JSON tree: a checkpoint of a
- * million tensors has one of hundreds of megabytes, and what a stranger made may be larger.
+ * million tensors has one of hundreds of megabytes, and one from untrusted input may be larger.
  * Looks at what it needs and checks the rest as JSON.
  *
  * Invariant: whatever the file holds, memory is that of its list of files and of one piece,

@@ -1,9 +1,9 @@
-/* Files below a directory in which this process writes. Somebody else may have put links there,
- * or the directory itself: nothing is followed, and what is not this user's is refused.
+/* Files below a directory in which this process writes. Another user may have put links there, or
+ * the directory itself: links are not followed, and what does not belong to this user is refused.
  *
  * Directories are descriptors; `path` is the whole path, which ends in the name, for messages. In
  * a name with slashes no folder is followed, and not the file. With AT_FDCWD the name is a path, of
- * which those above the file are whoever's choice it is, and followed.
+ * which links above the file are the user's choice, and are followed.
  */
 #ifndef TP_PACK_BELOW_H
 #define TP_PACK_BELOW_H
