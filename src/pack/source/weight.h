@@ -59,7 +59,8 @@ struct tp_weight {
     char *lossy;                 /* why no int4 format can take it over, or NULL; once checked */
     uint32_t origins : 31;
     uint32_t checked : 1;        /* by tp_source_check() */
-    float global;                /* value of the GLOBAL output of one expert, once checked */
+    float global;                /* value of the GLOBAL output of one expert, once checked; 1 of another
+                                    tool's weight without one */
 };
 void tp_weight_close(struct tp_weight *weight); /* its memory, but the list's; legal on {0} */
 
