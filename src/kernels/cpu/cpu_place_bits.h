@@ -240,16 +240,21 @@ static void tile_moves_of(struct tile_moves *m, const struct tp_layout *from,
 
 /* ---- moving ------------------------------------------------------------- */
 
-V vu tile_load(const struct tile_moves *m, const uint8_t *p)
+/* `ahead`: from this tile to the one that is loaded next, which lies in lines that no stream of the
+ * processor's own has. */
+V vu tile_load(const struct tile_moves *m, const uint8_t *p, int64_t ahead)
 {
+    for (unsigned i = 0; i < (m->whole ? 1 : LANES); i++)
+        v_prefetch_far(p + (int64_t)m->lane_from[i] + ahead);
     return m->whole ? v_load(p) : v_load_each(p, m->lane_from);
 }
 
 /* Register i of whole bytes. */
-V vu tile_register(const struct tile_moves *m, enum tile_front front, unsigned i, const uint8_t *p)
+V vu tile_register(const struct tile_moves *m, enum tile_front front, unsigned i, const uint8_t *p,
+                   int64_t ahead)
 {
     const vu low = v_set(0x0F0F0F0Fu), high = v_set(0xF0F0F0F0u);
-    vu a = tile_load(m, p), b;
+    vu a = tile_load(m, p, ahead), b;
     if (front == TILE_BYTES)
         return a;
     if (front == TILE_EXCHANGE) {
@@ -258,7 +263,7 @@ V vu tile_register(const struct tile_moves *m, enum tile_front front, unsigned i
         a = v_and(a, low);
         return v_or(b_unpack_lo(a, b), v_sll(b_unpack_hi(a, b), 4));
     }
-    b = tile_load(m, p + m->pair);
+    b = tile_load(m, p + m->pair, ahead);
     if (front == TILE_LOW || (front == TILE_TURNS && i % 2 == 0))
         return v_or_and(v_sll(v_and(b, low), 4), a, low);
     return v_or_and(v_srl(v_and(a, high), 4), b, high);
@@ -273,7 +278,7 @@ V vu tile_mapped(const struct tile_moves *m, vu x)
 
 /* As many registers as the stages exchange bytes of. */
 V void tile_group(const struct tile_moves *m, enum tile_front front, unsigned stages,
-                  const uint8_t *from, uint8_t *to)
+                  const uint8_t *from, uint8_t *to, int64_t ahead)
 {
     const vu before = b_table(m->before), after = b_table(m->after);
     vu x[1 << TILE_STAGES];
@@ -281,7 +286,7 @@ V void tile_group(const struct tile_moves *m, enum tile_front front, unsigned st
     for (unsigned i = 0; i < 1 << TILE_STAGES; i++) {
         if (i >> stages)
             break;
-        x[i] = tile_register(m, front, i, from + m->load[i]);
+        x[i] = tile_register(m, front, i, from + m->load[i], ahead);
         if (stages > 0 && stages < TILE_STAGES)
             x[i] = b_lookup(x[i], before);
     }
@@ -309,10 +314,10 @@ V void tile_group(const struct tile_moves *m, enum tile_front front, unsigned st
 }
 
 V void tile_groups(const struct tile_moves *m, enum tile_front front, unsigned stages,
-                   const uint8_t *from, uint8_t *to)
+                   const uint8_t *from, uint8_t *to, int64_t ahead)
 {
     for (uint64_t i = 1;; i++) {
-        tile_group(m, front, stages, from, to);
+        tile_group(m, front, stages, from, to, ahead);
         if (i >> m->loops)
             return;
         const unsigned loop = (unsigned)__builtin_ctzll(i);
@@ -322,15 +327,15 @@ V void tile_groups(const struct tile_moves *m, enum tile_front front, unsigned s
 }
 
 #define TILE_FRONT(name, front)                                                             \
-    static __attribute__((noinline)) void name(const struct tile_moves *m,                  \
-                                               const uint8_t *from, uint8_t *to)            \
+    static __attribute__((noinline)) void name(const struct tile_moves *m, const uint8_t *from, \
+                                               uint8_t *to, int64_t ahead)                   \
     {                                                                                       \
         switch (m->stages) {                                                                \
-        case 0: tile_groups(m, front, 0, from, to); break;                                  \
-        case 1: tile_groups(m, front, 1, from, to); break;                                  \
-        case 2: tile_groups(m, front, 2, from, to); break;                                  \
-        case 3: tile_groups(m, front, 3, from, to); break;                                  \
-        default: tile_groups(m, front, 4, from, to); break;                                 \
+        case 0: tile_groups(m, front, 0, from, to, ahead); break;                                  \
+        case 1: tile_groups(m, front, 1, from, to, ahead); break;                                  \
+        case 2: tile_groups(m, front, 2, from, to, ahead); break;                                  \
+        case 3: tile_groups(m, front, 3, from, to, ahead); break;                                  \
+        default: tile_groups(m, front, 4, from, to, ahead); break;                                 \
         }                                                                                   \
     }
 TILE_FRONT(tile_move_bytes, TILE_BYTES)
@@ -340,21 +345,22 @@ TILE_FRONT(tile_move_high, TILE_HIGH)
 TILE_FRONT(tile_move_turns, TILE_TURNS)
 
 /* A tile to where it begins. */
-static inline void tile_move(const struct tile_moves *m, const uint8_t *from, uint8_t *to)
+static inline void tile_move(const struct tile_moves *m, const uint8_t *from, uint8_t *to,
+                             int64_t ahead)
 {
     switch (m->front) {
     case TILE_BYTES:
-        tile_move_bytes(m, from, to);
+        tile_move_bytes(m, from, to, ahead);
         break;
     case TILE_EXCHANGE:
-        tile_move_exchange(m, from, to);
+        tile_move_exchange(m, from, to, ahead);
         break;
     case TILE_TURNS:
-        tile_move_turns(m, from, to);
+        tile_move_turns(m, from, to, ahead);
         break;
     default:
-        tile_move_low(m, from, to);
-        tile_move_high(m, from, to + m->high_to);
+        tile_move_low(m, from, to, ahead);
+        tile_move_high(m, from, to + m->high_to, ahead);
         break;
     }
 }

@@ -113,28 +113,56 @@ static void tiles_each(const struct tiles *t, uint64_t n, uint64_t rows, uint64_
     }
 }
 
-/* A whole number of tiles of 2^n rows and 2^k columns from row `row` and column `column` on; or
- * the same one by one, where such tiles are not moved. */
-static void tiles_some(const struct tiles *t, unsigned n, unsigned k, uint64_t row, uint64_t rows,
-                       uint64_t column, uint64_t columns)
+/* Where the element of a row and a column is. */
+static uint64_t tiles_at(const struct tp_layout *layout, uint64_t first, uint64_t n, uint64_t k)
 {
+    return first + tp_layout_dim_at(&layout->dim[TP_DIM_N], n) +
+           tp_layout_dim_at(&layout->dim[TP_DIM_K], k);
+}
+
+/* Rows and columns from (n, k) on. */
+struct tiles_part {
+    uint64_t n, rows, k, columns;
+};
+
+/* Where what is most likely read behind tile (n, k) of the part lies: the next tile, or what follows
+ * the part. */
+static uint64_t tiles_next(const struct tiles *t, const struct tiles_part *p, uint64_t n, uint64_t k,
+                           uint64_t tall, uint64_t wide)
+{
+    if (k + wide < p->k + p->columns)
+        k += wide;
+    else if (n + tall < p->n + p->rows)
+        n += tall, k = p->k;
+    else if (p->k + p->columns < tp_layout_extent(&t->from, TP_DIM_K))
+        n = p->n, k = p->k + p->columns;
+    else if (p->n + p->rows < tp_layout_extent(&t->from, TP_DIM_N))
+        n = p->n + p->rows, k = 0;
+    return tiles_at(&t->from, t->from_at, n, k);
+}
+
+/* A whole number of tiles of 2^n rows and 2^k columns; or the same one by one, where such tiles are
+ * not moved. */
+static void tiles_some(const struct tiles *t, unsigned n, unsigned k, const struct tiles_part *p)
+{
+    const uint64_t tall = UINT64_C(1) << n, wide = UINT64_C(1) << k;
     struct tile_moves m;
     tile_moves_of(&m, &t->from, &t->to, t->bits, n, k);
     if (!m.possible) {
-        tiles_each(t, row, rows, column, columns);
+        tiles_each(t, p->n, p->rows, p->k, p->columns);
         return;
     }
     m.mapped = t->mapped;
     m.flip = t->flip;
     memcpy(m.map, t->map, sizeof m.map);
-    for (uint64_t i = row; i < row + rows; i += UINT64_C(1) << n) {
-        const uint64_t from = t->from_at + tp_layout_dim_at(&t->from.dim[TP_DIM_N], i);
-        const uint64_t to = t->to_at + tp_layout_dim_at(&t->to.dim[TP_DIM_N], i);
-        for (uint64_t j = column; j < column + columns; j += UINT64_C(1) << k)
-            tile_move(&m,
-                      t->in + (from + tp_layout_dim_at(&t->from.dim[TP_DIM_K], j)) * t->bits / 8,
-                      t->out + (to + tp_layout_dim_at(&t->to.dim[TP_DIM_K], j)) * t->bits / 8);
-    }
+    for (uint64_t i = p->n; i < p->n + p->rows; i += tall)
+        for (uint64_t j = p->k; j < p->k + p->columns; j += wide) {
+            const uint64_t from = tiles_at(&t->from, t->from_at, i, j);
+            const uint64_t to = tiles_at(&t->to, t->to_at, i, j);
+            const uint64_t next = tiles_next(t, p, i, j, tall, wide);
+            tile_move(&m, t->in + from * t->bits / 8, t->out + to * t->bits / 8,
+                      (int64_t)(next * t->bits / 8 - from * t->bits / 8));
+        }
 }
 
 /* The largest tiles that begin at that coordinate and have room: so many bits of it. */
@@ -156,7 +184,7 @@ static void tiles_move(const struct tiles *t, uint64_t n, uint64_t rows, uint64_
         for (uint64_t j = 0, width; j < columns; j += width) {
             const unsigned wide = tiles_side(t, TP_DIM_K, k + j, columns - j);
             width = (columns - j) >> wide << wide;
-            tiles_some(t, tall, wide, n + i, height, k + j, width);
+            tiles_some(t, tall, wide, &(struct tiles_part){n + i, height, k + j, width});
         }
     }
 }
