@@ -16,7 +16,8 @@
 #include "kernels/cpu/cpu_run.h"
 
 /* TILE_BITS: with those that tell the bytes of an element apart. */
-enum { TILE_LANE = 4, TILE_STAGES = TILE_LANE, TILE_BITS = TP_TILE_BITS + 2, TILE_NO_BIT = TILE_BITS };
+enum { TILE_LANE = 4, TILE_STAGES = TILE_LANE, TILE_BITS = TP_TILE_BITS + 2 };
+enum { TILE_NO_BIT = TILE_BITS };
 
 /* How a register of whole bytes is made of loaded ones: it is one; its nibbles are exchanged with
  * a bit of its lanes; it has the low or the high nibbles of two; one has the low, the next the
@@ -103,8 +104,8 @@ static bool tile_bits_of(struct tile_bits *t, const struct tp_layout *from,
     *t = (struct tile_bits){.nibble_from = TILE_NO_BIT, .nibble_to = TILE_NO_BIT};
     if (!tp_tile_bits_of(from, n, k, &a) || !tp_tile_bits_of(to, n, k, &b))
         return false;
-    for (unsigned i = 1; i < bytes; i *= 2)
-        t->from[t->bits] = t->to[t->bits] = i, t->bits++;
+    for (unsigned i = 1; i < bytes; i *= 2, t->bits++)
+        t->from[t->bits] = t->to[t->bits] = i;
     for (uint32_t i = 0; i < b.bits; i++) {
         uint32_t j = 0;
         while (a.bit[j].row != b.bit[i].row || a.bit[j].column != b.bit[i].column)
@@ -223,8 +224,8 @@ static void tile_loops_of(struct tile_moves *m, const struct tile_bits *t)
     }
 }
 
-/* The moves of tiles of 2^n rows and 2^k columns, of elements of 4, 8, 16 or 32 bits. Nibbles are
- * stored as `map` says, bytes with the bits of `flip` changed. */
+/* The moves of tiles of 2^n rows and 2^k columns, of elements of 4, 8, 16 or 32 bits; all but what
+ * is done to nibbles and bytes on the way. */
 static void tile_moves_of(struct tile_moves *m, const struct tp_layout *from,
                           const struct tp_layout *to, unsigned bits, unsigned n, unsigned k)
 {

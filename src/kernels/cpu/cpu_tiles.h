@@ -125,19 +125,19 @@ struct tiles_part {
     uint64_t n, rows, k, columns;
 };
 
-/* Where what is most likely read behind tile (n, k) of the part lies: the next tile, or what follows
- * the part. */
-static uint64_t tiles_next(const struct tiles *t, const struct tiles_part *p, uint64_t n, uint64_t k,
-                           uint64_t tall, uint64_t wide)
+/* Where what is most likely read behind tile (n, k) of the part lies: the next tile, or what
+ * follows the part. */
+static uint64_t tiles_next(const struct tiles *t, const struct tiles_part *p, uint64_t n,
+                           uint64_t k, uint64_t tall, uint64_t wide)
 {
     if (k + wide < p->k + p->columns)
-        k += wide;
-    else if (n + tall < p->n + p->rows)
-        n += tall, k = p->k;
-    else if (p->k + p->columns < tp_layout_extent(&t->from, TP_DIM_K))
-        n = p->n, k = p->k + p->columns;
-    else if (p->n + p->rows < tp_layout_extent(&t->from, TP_DIM_N))
-        n = p->n + p->rows, k = 0;
+        return tiles_at(&t->from, t->from_at, n, k + wide);
+    if (n + tall < p->n + p->rows)
+        return tiles_at(&t->from, t->from_at, n + tall, p->k);
+    if (p->k + p->columns < tp_layout_extent(&t->from, TP_DIM_K))
+        return tiles_at(&t->from, t->from_at, p->n, p->k + p->columns);
+    if (p->n + p->rows < tp_layout_extent(&t->from, TP_DIM_N))
+        return tiles_at(&t->from, t->from_at, p->n + p->rows, 0);
     return tiles_at(&t->from, t->from_at, n, k);
 }
 
@@ -196,8 +196,9 @@ static uint8_t tiles_nibble(const struct tp_op *op, enum tp_element element, uns
 }
 
 /* How codes of one operation become those of another; of as many bits. */
-static inline void tiles_codes(struct tiles *t, const struct tp_op *from, enum tp_element from_element,
-                        const struct tp_op *to, enum tp_element to_element)
+static inline void tiles_codes(struct tiles *t, const struct tp_op *from,
+                               enum tp_element from_element, const struct tp_op *to,
+                               enum tp_element to_element)
 {
     for (unsigned code = 0; code < 16; code++) {
         const uint8_t stored = tiles_nibble(from, from_element, code) & 15;
