@@ -138,6 +138,20 @@ static void make_placed(int rule)
             add(ops_placed_int(codec, OPS_MARLIN_ROW, rule, 0, f16), 64, 64);
             add(ops_placed_int(codec, OPS_MACHETE, rule, 0, f16), 128, 64);
         }
+    for (int f16 = 0; f16 < 2 && rule == 0; f16++) {
+        add(ops_zeros(ops_placed_int(TP_CODEC_INT4, OPS_GPTQ, 0, 32, f16), TP_ELEM_INT4, NULL, 1),
+            8, 32);
+        add(ops_zeros(ops_placed_int(TP_CODEC_INT4, OPS_AWQ, 0, 128, f16), TP_ELEM_INT4,
+                      "(E,(2,4,N/8),ceil(K,128)):(N*ceil(K,128),(4,1,8),N)", 0), 8, 128);
+        add(ops_zeros(ops_placed_int(TP_CODEC_INT4, OPS_MARLIN, 0, 32, f16), TP_ELEM_INT4,
+                      "(E,(8,2,2,2,N/64),K/32):(N*(K/32),(8,4,1,2,64),N)", 0), 64, 64);
+        add(ops_zeros(ops_placed_int(TP_CODEC_INT4, OPS_MACHETE, 0, 128, f16),
+                      f16 ? TP_ELEM_F16 : TP_ELEM_BF16, NULL, 0), 128, 128);
+        add(ops_zeros(ops_placed_int(TP_CODEC_INT8, OPS_GPTQ, 0, 128, f16), TP_ELEM_UINT8B128,
+                      NULL, f16), 8, 128);
+        add(ops_zeros(ops_placed_int(TP_CODEC_INT8, OPS_MARLIN, 0, 128, f16), TP_ELEM_UINT8B128,
+                      NULL, 0), 64, 128);
+    }
     add(ops_moved_bits(ops_placed_int(TP_CODEC_INT4, OPS_MARLIN, rule, 128, false)), 64, 128);
     add(ops_moved_bits(ops_mxfp4_blocked(rule ? TP_MX_EVEN : TP_MX_RCEIL)), 1, 32);
     add(ops_moved_bits(ops_nvfp4_blocked(rule)), 1, 32);

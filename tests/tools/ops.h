@@ -153,6 +153,22 @@ static inline struct tp_op ops_placed_int(enum tp_codec codec, enum ops_placed h
     return op;
 }
 
+/* The operation with zero points beside its scales, which GPTQ stores less one; of two bytes they
+ * are products with the scales. NULL: as scales lie. */
+static inline struct tp_op ops_zeros(struct tp_op op, enum tp_element element, const char *layout,
+                                     uint8_t add)
+{
+    const struct tp_op_out scale = op.out[1];
+    op.zeros = true;
+    op.zero_add = add;
+    ops_out(&op, TP_ROLE_ZERO, element, scale.per_n, scale.per_k, layout);
+    if (!layout) {
+        op.out[op.outs - 1].layout = scale.layout;
+        op.out[op.outs - 1].place = scale.place;
+    }
+    return op;
+}
+
 /* The operation with codes whose bits change places within words: bit i is bit 5 i + 3. */
 static inline struct tp_op ops_moved_bits(struct tp_op op)
 {

@@ -890,21 +890,6 @@ static void test_distance_rows(void **state)
     assert_non_null(tp_distance_find());
 }
 
-/* Blocks of codes that fit a table stay at a size that does: a row that takes a layout does not
- * leave it to the reference then. */
-static void test_place_grids(void **state)
-{
-    const struct tp_box3 box = {1, 512, 1024};
-    (void)state;
-    for (uint64_t rows = 1; rows <= TP_PLACE_ROWS; rows *= 2)
-        for (uint64_t columns = 1; rows * columns <= TP_PLACE_CODES; columns *= 2) {
-            struct tp_place_grid grid = {rows, columns};
-            assert_true(tp_place_grid_grow(&grid, box));
-            assert_true(grid.rows % rows == 0 && grid.columns % columns == 0);
-            assert_true(grid.rows <= TP_PLACE_ROWS && grid.rows * grid.columns <= TP_PLACE_CODES);
-        }
-}
-
 /* Nothing that a set of the host has is left out. */
 static void test_every_row_is_there(void **state)
 {
@@ -930,8 +915,7 @@ int main(void)
         cmocka_unit_test(test_encode_rows), cmocka_unit_test(test_all_patterns),
         cmocka_unit_test(test_decode_rows), cmocka_unit_test(test_repack_rows),
         cmocka_unit_test(test_round_trip),  cmocka_unit_test(test_failed_layouts),
-        cmocka_unit_test(test_distance_rows), cmocka_unit_test(test_place_grids),
-        cmocka_unit_test(test_every_row_is_there),
+        cmocka_unit_test(test_distance_rows), cmocka_unit_test(test_every_row_is_there),
     };
     const char *stream = getenv("TILEPACK_TEST_STREAM");
     if (stream) { /* stdout is not for what cmocka says */

@@ -1,20 +1,23 @@
-/* Tiles of codes or scales from rows to where a layout has them, 16 bytes a lane at a time.
+/* Tiles of codes or scales from where one layout has them to where another has, 16 bytes a lane at
+ * a time.
  *
- * Every bit of an element's number moves it by a stride of its own, in rows and in the layout
- * (place_bits.h): a tile is a permutation of bits. Four of them count the bytes of a lane in rows,
- * four others, perhaps, those that are stored: each bit that comes in takes the place of one that
- * goes in a stage, which interleaves the bytes of two registers, and at the end the bytes of a lane
- * are put in order. The nibbles of a byte are one bit more, exchanged when registers are loaded.
+ * Every bit of an element's number moves it by a stride of its own, in both layouts
+ * (place_bits.h): a tile is a permutation of bits. Four of them count the bytes of a lane that is
+ * loaded, four others, perhaps, those that are stored: each bit that comes in takes the place of
+ * one that goes in a stage, which interleaves the bytes of two registers, and at the end the bytes
+ * of a lane are put in order. The nibbles of a byte are one bit more, exchanged when registers are
+ * loaded; the bytes of a longer element are bits that lie alike on both sides.
  *
- * Tiles whose lanes are stored as they are, which copies do as well, and those that are no such
- * permutation are left to others.
+ * Tiles that are no such permutation are left to others.
  */
 #ifndef TP_KERNELS_CPU_PLACE_BITS_H
 #define TP_KERNELS_CPU_PLACE_BITS_H
 
 #include "kernels/cpu/cpu_run.h"
 
-enum { TILE_LANE = 4, TILE_STAGES = TILE_LANE, TILE_NO_BIT = TP_TILE_BITS };
+/* TILE_BITS: with those that tell the bytes of an element apart. */
+enum { TILE_LANE = 4, TILE_STAGES = TILE_LANE, TILE_BITS = TP_TILE_BITS + 2 };
+enum { TILE_NO_BIT = TILE_BITS };
 
 /* How a register of whole bytes is made of loaded ones: it is one; its nibbles are exchanged with
  * a bit of its lanes; it has the low or the high nibbles of two; one has the low, the next the
@@ -22,27 +25,28 @@ enum { TILE_LANE = 4, TILE_STAGES = TILE_LANE, TILE_NO_BIT = TP_TILE_BITS };
 enum tile_front { TILE_BYTES, TILE_EXCHANGE, TILE_LOW, TILE_HIGH, TILE_TURNS };
 
 struct tile_moves {
-    bool possible, whole; /* whole: the lanes of a register are neighbours in a row */
+    bool possible, whole; /* whole: the lanes of a register are neighbours when they are loaded */
     enum tile_front front; /* TILE_LOW: all is done again for the high nibbles */
     unsigned stages;
-    uint64_t pair;    /* from the row of the low nibbles of a byte to that of the high ones */
+    uint64_t pair;    /* from where the low nibbles of a byte are to where the high ones are */
     uint64_t high_to; /* from where low nibbles are stored to where high ones are */
     uint64_t load[1 << TILE_STAGES], store[1 << TILE_STAGES]; /* by register */
     uint64_t lane_from[LANES], lane_to[LANES];
     unsigned loops; /* all the rest: loop i is stepped by loop_from[i] and loop_to[i], see below */
-    uint64_t loop_from[TP_TILE_BITS], loop_to[TP_TILE_BITS];
+    uint64_t loop_from[TILE_BITS], loop_to[TILE_BITS];
     uint8_t exchange[16], before[16], after[16]; /* orders of the bytes of a lane */
-    bool mapped;
-    uint8_t map[16]; /* nibbles as they are stored, if mapped */
+    bool mapped;     /* nibbles: by `map` */
+    uint8_t map[16];
+    uint8_t flip;    /* of bytes: bits that are changed */
 };
 
 /* The bits of a tile in bytes. */
 struct tile_bits {
     uint32_t bits;
-    uint64_t from[TP_TILE_BITS], to[TP_TILE_BITS];
+    uint64_t from[TILE_BITS], to[TILE_BITS];
     unsigned nibble_from, nibble_to;     /* the bits that tell nibbles apart, or TILE_NO_BIT */
     unsigned in[TILE_LANE], out[TILE_LANE]; /* the bits of lanes, by places */
-    bool used[TP_TILE_BITS + 1];
+    bool used[TILE_BITS + 1];
 };
 
 static unsigned tile_find(const uint64_t *stride, uint32_t bits, uint64_t wanted)
@@ -77,7 +81,7 @@ static bool tile_halve(struct tile_bits *t)
     return true;
 }
 
-/* The bits of lanes in rows and as they are stored. */
+/* The bits of lanes as they are loaded and as they are stored. */
 static bool tile_lane_bits(struct tile_bits *t)
 {
     t->used[t->nibble_from] = t->used[t->nibble_to] = true;
@@ -91,22 +95,25 @@ static bool tile_lane_bits(struct tile_bits *t)
     return true;
 }
 
-static bool tile_bits_of(struct tile_bits *t, const struct tp_layout *layout, unsigned bits,
-                         struct tp_place_grid size, uint64_t stride)
+/* Of a tile of 2^n rows and 2^k columns of elements of so many bits. */
+static bool tile_bits_of(struct tile_bits *t, const struct tp_layout *from,
+                         const struct tp_layout *to, unsigned bits, unsigned n, unsigned k)
 {
-    struct tp_tile_bits tile;
-    const uint64_t n = size.rows, k = size.columns;
+    struct tp_tile_bits a, b;
+    const unsigned bytes = bits > 8 ? bits / 8 : 1;
     *t = (struct tile_bits){.nibble_from = TILE_NO_BIT, .nibble_to = TILE_NO_BIT};
-    if (n == 0 || k == 0 || (n & (n - 1)) != 0 || (k & (k - 1)) != 0 ||
-        !tp_tile_bits_of(layout, (unsigned)__builtin_ctzll(n), (unsigned)__builtin_ctzll(k),
-                         &tile))
+    if (!tp_tile_bits_of(from, n, k, &a) || !tp_tile_bits_of(to, n, k, &b))
         return false;
-    t->bits = tile.bits;
-    for (uint32_t i = 0; i < tile.bits; i++) {
-        t->from[i] = tile.bit[i].row * stride + tile.bit[i].column;
-        t->to[i] = tile.bit[i].at;
+    for (unsigned i = 1; i < bytes; i *= 2, t->bits++)
+        t->from[t->bits] = t->to[t->bits] = i;
+    for (uint32_t i = 0; i < b.bits; i++) {
+        uint32_t j = 0;
+        while (a.bit[j].row != b.bit[i].row || a.bit[j].column != b.bit[i].column)
+            j++;
+        t->from[t->bits] = a.bit[j].at * bytes;
+        t->to[t->bits++] = b.bit[i].at * bytes;
     }
-    return (bits == 8 || tile_halve(t)) && tile_lane_bits(t);
+    return (bits >= 8 || tile_halve(t)) && tile_lane_bits(t);
 }
 
 /* byte i of the result: where the byte is whose place has the bits `to` in those of i */
@@ -217,45 +224,38 @@ static void tile_loops_of(struct tile_moves *m, const struct tile_bits *t)
     }
 }
 
-static bool tile_copies(const struct tile_moves *m)
-{
-    bool same = m->front == TILE_BYTES && m->stages == 0;
-    for (unsigned i = 0; i < 16; i++)
-        same &= m->after[i] == i;
-    return same;
-}
-
-/* The moves of tiles of that size, from rows `stride` elements apart, of 4 or 8 bits. Nibbles are
- * stored as `map` says, unless that is NULL. */
-static void tile_moves_of(struct tile_moves *m, const struct tp_layout *layout,
-                          unsigned bits, struct tp_place_grid size, uint64_t stride,
-                          const uint8_t map[16])
+/* The moves of tiles of 2^n rows and 2^k columns, of elements of 4, 8, 16 or 32 bits; all but what
+ * is done to nibbles and bytes on the way. */
+static void tile_moves_of(struct tile_moves *m, const struct tp_layout *from,
+                          const struct tp_layout *to, unsigned bits, unsigned n, unsigned k)
 {
     struct tile_bits t;
-    m->possible = tile_bits_of(&t, layout, bits, size, stride);
+    m->possible = tile_bits_of(&t, from, to, bits, n, k);
     if (!m->possible)
         return;
     tile_front_of(m, &t);
     tile_stages_of(m, &t);
-    m->possible = tile_lanes_of(m, &t) && !tile_copies(m);
+    m->possible = tile_lanes_of(m, &t);
     tile_loops_of(m, &t);
-    m->mapped = map != NULL;
-    if (m->mapped)
-        memcpy(m->map, map, 16);
 }
 
 /* ---- moving ------------------------------------------------------------- */
 
-V vu tile_load(const struct tile_moves *m, const uint8_t *p)
+/* `ahead`: from this tile to the one that is loaded next, which lies in lines that no stream of the
+ * processor's own has. */
+V vu tile_load(const struct tile_moves *m, const uint8_t *p, int64_t ahead)
 {
+    for (unsigned i = 0; i < (m->whole ? 1 : LANES); i++)
+        v_prefetch_far(p + (int64_t)m->lane_from[i] + ahead);
     return m->whole ? v_load(p) : v_load_each(p, m->lane_from);
 }
 
 /* Register i of whole bytes. */
-V vu tile_register(const struct tile_moves *m, enum tile_front front, unsigned i, const uint8_t *p)
+V vu tile_register(const struct tile_moves *m, enum tile_front front, unsigned i, const uint8_t *p,
+                   int64_t ahead)
 {
     const vu low = v_set(0x0F0F0F0Fu), high = v_set(0xF0F0F0F0u);
-    vu a = tile_load(m, p), b;
+    vu a = tile_load(m, p, ahead), b;
     if (front == TILE_BYTES)
         return a;
     if (front == TILE_EXCHANGE) {
@@ -264,7 +264,7 @@ V vu tile_register(const struct tile_moves *m, enum tile_front front, unsigned i
         a = v_and(a, low);
         return v_or(b_unpack_lo(a, b), v_sll(b_unpack_hi(a, b), 4));
     }
-    b = tile_load(m, p + m->pair);
+    b = tile_load(m, p + m->pair, ahead);
     if (front == TILE_LOW || (front == TILE_TURNS && i % 2 == 0))
         return v_or_and(v_sll(v_and(b, low), 4), a, low);
     return v_or_and(v_srl(v_and(a, high), 4), b, high);
@@ -279,7 +279,7 @@ V vu tile_mapped(const struct tile_moves *m, vu x)
 
 /* As many registers as the stages exchange bytes of. */
 V void tile_group(const struct tile_moves *m, enum tile_front front, unsigned stages,
-                  const uint8_t *from, uint8_t *to)
+                  const uint8_t *from, uint8_t *to, int64_t ahead)
 {
     const vu before = b_table(m->before), after = b_table(m->after);
     vu x[1 << TILE_STAGES];
@@ -287,7 +287,7 @@ V void tile_group(const struct tile_moves *m, enum tile_front front, unsigned st
     for (unsigned i = 0; i < 1 << TILE_STAGES; i++) {
         if (i >> stages)
             break;
-        x[i] = tile_register(m, front, i, from + m->load[i]);
+        x[i] = tile_register(m, front, i, from + m->load[i], ahead);
         if (stages > 0 && stages < TILE_STAGES)
             x[i] = b_lookup(x[i], before);
     }
@@ -308,15 +308,17 @@ V void tile_group(const struct tile_moves *m, enum tile_front front, unsigned st
         x[i] = b_lookup(x[i], after);
         if (m->mapped)
             x[i] = tile_mapped(m, x[i]);
+        if (m->flip)
+            x[i] = v_xor(x[i], v_set(0x01010101u * m->flip));
         v_store_each(to + m->store[i], m->lane_to, x[i]);
     }
 }
 
 V void tile_groups(const struct tile_moves *m, enum tile_front front, unsigned stages,
-                   const uint8_t *from, uint8_t *to)
+                   const uint8_t *from, uint8_t *to, int64_t ahead)
 {
     for (uint64_t i = 1;; i++) {
-        tile_group(m, front, stages, from, to);
+        tile_group(m, front, stages, from, to, ahead);
         if (i >> m->loops)
             return;
         const unsigned loop = (unsigned)__builtin_ctzll(i);
@@ -326,15 +328,15 @@ V void tile_groups(const struct tile_moves *m, enum tile_front front, unsigned s
 }
 
 #define TILE_FRONT(name, front)                                                             \
-    static __attribute__((noinline)) void name(const struct tile_moves *m,                  \
-                                               const uint8_t *from, uint8_t *to)            \
+    static __attribute__((noinline)) void name(const struct tile_moves *m, const uint8_t *from, \
+                                               uint8_t *to, int64_t ahead)                   \
     {                                                                                       \
         switch (m->stages) {                                                                \
-        case 0: tile_groups(m, front, 0, from, to); break;                                  \
-        case 1: tile_groups(m, front, 1, from, to); break;                                  \
-        case 2: tile_groups(m, front, 2, from, to); break;                                  \
-        case 3: tile_groups(m, front, 3, from, to); break;                                  \
-        default: tile_groups(m, front, 4, from, to); break;                                 \
+        case 0: tile_groups(m, front, 0, from, to, ahead); break;                                  \
+        case 1: tile_groups(m, front, 1, from, to, ahead); break;                                  \
+        case 2: tile_groups(m, front, 2, from, to, ahead); break;                                  \
+        case 3: tile_groups(m, front, 3, from, to, ahead); break;                                  \
+        default: tile_groups(m, front, 4, from, to, ahead); break;                                 \
         }                                                                                   \
     }
 TILE_FRONT(tile_move_bytes, TILE_BYTES)
@@ -344,21 +346,22 @@ TILE_FRONT(tile_move_high, TILE_HIGH)
 TILE_FRONT(tile_move_turns, TILE_TURNS)
 
 /* A tile to where it begins. */
-static inline void tile_move(const struct tile_moves *m, const uint8_t *from, uint8_t *to)
+static inline void tile_move(const struct tile_moves *m, const uint8_t *from, uint8_t *to,
+                             int64_t ahead)
 {
     switch (m->front) {
     case TILE_BYTES:
-        tile_move_bytes(m, from, to);
+        tile_move_bytes(m, from, to, ahead);
         break;
     case TILE_EXCHANGE:
-        tile_move_exchange(m, from, to);
+        tile_move_exchange(m, from, to, ahead);
         break;
     case TILE_TURNS:
-        tile_move_turns(m, from, to);
+        tile_move_turns(m, from, to, ahead);
         break;
     default:
-        tile_move_low(m, from, to);
-        tile_move_high(m, from, to + m->high_to);
+        tile_move_low(m, from, to, ahead);
+        tile_move_high(m, from, to + m->high_to, ahead);
         break;
     }
 }

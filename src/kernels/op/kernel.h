@@ -175,7 +175,7 @@ enum tp_need {
     TP_NEED_E5M3 = 1 << 7,       /* scales of E5M3 */
     TP_NEED_LEAST = 1 << 8,      /* scales that are stored not below a number; of who writes them */
     TP_NEED_NUMBERS = 1 << 9,    /* weights that are stored as numbers */
-    /* What only the reference decodes. */
+    /* What another tool may have written, and no GPU decodes. */
     TP_NEED_REFERENCE = TP_NEED_ZEROS | TP_NEED_ORDER,
 };
 uint32_t tp_op_needs(const struct tp_op *op);
@@ -292,7 +292,7 @@ struct tp_repack_row {
     enum tp_isa isa;
     tp_repack_fn repack;
     const char *name;
-    uint32_t heeds; /* of what is written; what is read has TP_NEED_LEAST at most */
+    uint32_t heeds; /* of both; what is read may have TP_NEED_LEAST beside them */
 };
 
 typedef void (*tp_decode_fn)(const struct tp_op *op, struct tp_args *args);

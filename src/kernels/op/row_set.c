@@ -41,7 +41,7 @@ bool tp_repack_row_fits(const struct tp_repack_row *row, const struct tp_op *fro
                         const struct tp_op *to)
 {
     const uint32_t needs = tp_op_needs(from), written = tp_op_needs(to);
-    return row->codec == to->codec && heeds_all(TP_NEED_LEAST, needs) &&
+    return row->codec == to->codec && heeds_all(row->heeds | TP_NEED_LEAST, needs) &&
            heeds_all(row->heeds, written) &&
            place_fits(row->from_code, tp_code_place(from), needs) &&
            place_fits(row->to_code, tp_code_place(to), written) &&
