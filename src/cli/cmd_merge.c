@@ -48,11 +48,9 @@ static enum tp_code merge(const struct tp_options *o, const struct tp_parts *par
     const char *path = o->source ? o->source : parts->items[0].source;
     if (tp_outcome_wanted(o, &options.if_exists, err))
         return err->code;
-    if (!*path) {
-        tp_err_hint(err, "--source names the source");
-        return tp_fail(err, TP_E_USAGE, "the parts do not say where their source is, as its path "
-                       "is not UTF-8");
-    }
+    if (!*path)
+        return tp_refuse(err, TP_E_USAGE, "--source names the source",
+                         "the parts do not say where their source is, as its path is not UTF-8");
     enum tp_code code = tp_request_parse(parts->items[0].request, &request, err);
     if (code)
         return code;

@@ -162,8 +162,8 @@ int tp_cmd_unpack(const struct tp_options *o)
     if (o->to && tp_format_get(o->to, &to, &err))
         return tp_report_error(&err);
     if (o->to && !to) {
-        tp_err_hint(&err, "`tilepack formats` lists them");
-        tp_fail(&err, TP_E_USAGE, "there is no format '%s'", o->to);
+        tp_refuse(&err, TP_E_USAGE, "`tilepack formats` lists them", "there is no format '%s'",
+                  o->to);
         return tp_report_usage("unpack", &err);
     }
     char *output = tp_output_path(o->output, &err);

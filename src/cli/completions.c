@@ -563,7 +563,7 @@ int tp_cmd_completions(const struct tp_options *o)
             shells[i].print();
             return TP_OK;
         }
-    tp_fail(&err, TP_E_USAGE, "no completions for '%s'", o->arg.item[0]);
-    tp_err_hint(&err, "bash, zsh and fish are known");
+    tp_refuse(&err, TP_E_USAGE, "bash, zsh and fish are known", "no completions for '%s'",
+              o->arg.item[0]);
     return tp_report_usage("completions", &err);
 }

@@ -328,11 +328,11 @@ static enum tp_code take_operand(struct parser *p, const char *text)
         return tp_fail(p->err, TP_E_USAGE, "unexpected argument '%s'", text);
     if (!*text)
         return tp_fail(p->err, TP_E_USAGE, "an argument is empty");
-    if (!strcmp(text, "-") && row->operand[p->o->arg.count].complete == TP_COMPLETE_PATH) {
-        tp_err_hint(p->err, "name a file or directory; one that is called '-' is ./-");
-        return tp_fail(p->err, TP_E_USAGE, "'-' would be standard input, but checkpoints are not "
-                       "read in the order of their bytes");
-    }
+    if (!strcmp(text, "-") && row->operand[p->o->arg.count].complete == TP_COMPLETE_PATH)
+        return tp_refuse(p->err, TP_E_USAGE,
+                         "name a file or directory; one that is called '-' is ./-",
+                         "'-' would be standard input, but checkpoints are not read in the order "
+                         "of their bytes");
     return append(p, &p->o->arg, text);
 }
 

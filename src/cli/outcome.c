@@ -16,8 +16,8 @@ enum tp_code tp_outcome_wanted(const struct tp_options *o, enum tp_if_exists *wa
                                              : TP_EXISTS_COMPARE;
     if (!o->force || *wanted == TP_EXISTS_REPLACE)
         return TP_OK;
-    tp_err_hint(err, "give one of the two");
-    return tp_fail(err, TP_E_USAGE, "--force is --if-exists replace, and not %s", word);
+    return tp_refuse(err, TP_E_USAGE, "give one of the two",
+                     "--force is --if-exists replace, and not %s", word);
 }
 
 void tp_outcome_say_old(const struct tp_convert_result *result)

@@ -93,14 +93,13 @@ enum tp_code tp_kept_check(const struct tp_plan *plan, const struct tp_kept_sum 
     if (plan->unit_count || sum->same)
         return TP_OK;
     tp_err_path(err, plan->ckpt->path);
-    if (!sum->reasons) {
-        tp_err_hint(err, "matrices of linear layers and experts are converted; `tilepack dump` "
-                         "lists the tensors");
-        return tp_fail(err, TP_E_UNSUPPORTED, "there is no weight to convert");
-    }
-    tp_err_hint(err, "`tilepack plan` says why of each; --include, --exclude and a recipe choose");
-    return tp_fail(err, TP_E_UNSUPPORTED, "no weight would be converted: %s",
-                   reasons_text(sum, text));
+    if (!sum->reasons)
+        return tp_refuse(err, TP_E_UNSUPPORTED,
+                         "matrices of linear layers and experts are converted; `tilepack dump` "
+                         "lists the tensors", "there is no weight to convert");
+    return tp_refuse(err, TP_E_UNSUPPORTED,
+                     "`tilepack plan` says why of each; --include, --exclude and a recipe choose",
+                     "no weight would be converted: %s", reasons_text(sum, text));
 }
 
 /* The part that is converted or in the format already, in thousandths; 1000 is also none. */

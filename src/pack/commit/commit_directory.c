@@ -26,9 +26,8 @@
 static enum tp_code partial_in_the_way(struct tp_commit *c, const char *what)
 {
     c->err->reason = "unfinished";
-    tp_err_path(c->err, c->partial);
-    tp_err_hint(c->err, "move it away, or choose another output with -o");
-    return tp_fail(c->err, TP_E_EXISTS, "%s", what);
+    return tp_refuse_at(c->err, TP_E_EXISTS, c->partial,
+                        "move it away, or choose another output with -o", "%s", what);
 }
 
 /* A directory under the unfinished name that has no journal is not this program's. */
@@ -119,10 +118,10 @@ static bool is_folder(const struct sweep *s, const char *name)
 static enum tp_code fail_unknown(const struct tp_commit *c, const char *name, bool folder)
 {
     c->err->reason = "unfinished";
-    tp_err_path(c->err, c->partial);
-    tp_err_hint(c->err, "move it away, or choose another output with -o");
-    return tp_fail(c->err, TP_E_EXISTS, "the unfinished output is here, and with it '%.200s%s', "
-                   "which is none of its files", name, folder ? "/" : "");
+    return tp_refuse_at(c->err, TP_E_EXISTS, c->partial,
+                        "move it away, or choose another output with -o",
+                        "the unfinished output is here, and with it '%.200s%s', which is none of "
+                        "its files", name, folder ? "/" : "");
 }
 
 static enum tp_code sweep_folder(const struct sweep *s, int dir, const char *folder);

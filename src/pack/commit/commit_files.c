@@ -23,11 +23,9 @@
 enum tp_code tp_commit_room(struct tp_commit *c)
 {
     size_t count = c->plan->file_count + c->plan->ckpt->other_count + 4;
-    if (count > TP_MANIFEST_FILES) {
-        tp_err_hint(c->err, "choose a larger --shard-size");
-        return tp_fail(c->err, TP_E_UNSUPPORTED, "the output would have more than %u files",
-                       (unsigned)TP_MANIFEST_FILES);
-    }
+    if (count > TP_MANIFEST_FILES)
+        return tp_refuse(c->err, TP_E_UNSUPPORTED, "choose a larger --shard-size",
+                         "the output would have more than %u files", (unsigned)TP_MANIFEST_FILES);
     c->files = tp_os_zalloc(count, sizeof *c->files, c->err);
     return c->files ? TP_OK : TP_E_MEMORY;
 }
@@ -121,10 +119,10 @@ static enum tp_code check_free(const struct tp_commit *c, const char *path)
     struct stat st;
     if (!tp_os_link_there(path, &st, c->err))
         return c->err->code;
-    tp_err_path(c->err, path);
-    tp_err_hint(c->err, "write to a file system that tells them apart");
-    return tp_fail(c->err, TP_E_UNSUPPORTED, "a file of the source would take the place of another "
-                   "file of the output, whose name differs in case alone");
+    return tp_refuse_at(c->err, TP_E_UNSUPPORTED, path,
+                        "write to a file system that tells them apart",
+                        "a file of the source would take the place of another file of the output, "
+                        "whose name differs in case alone");
 }
 
 static enum tp_code copy_other(struct tp_commit *c, const char *name)

@@ -46,20 +46,19 @@ enum tp_code tp_st_header_size(const uint8_t prefix[8], uint64_t file_size, uint
         return TP_OK;
     enum tp_code code;
     if (memcmp(prefix, "version ", 8) == 0) {
-        code = tp_fail(err, TP_E_INPUT, "this is a Git LFS pointer, not the file itself");
-        tp_err_hint(err, "run `git lfs pull` in the checkpoint's directory");
+        code = tp_refuse(err, TP_E_INPUT, "run `git lfs pull` in the checkpoint's directory",
+                         "this is a Git LFS pointer, not the file itself");
     } else if (memcmp(prefix, "GGUF", 4) == 0 || memcmp(prefix, "PK\3\4", 4) == 0) {
-        code = tp_fail(err, TP_E_INPUT, "this is a %s file, not a safetensors file",
-                       prefix[0] == 'G' ? "GGUF" : "PyTorch or other zip");
-        tp_err_hint(err, "use the checkpoint's safetensors files");
+        code = tp_refuse(err, TP_E_INPUT, "use the checkpoint's safetensors files",
+                         "this is a %s file, not a safetensors file",
+                         prefix[0] == 'G' ? "GGUF" : "PyTorch or other zip");
     } else if (prefix[0] == '{') {
-        code = tp_fail(err, TP_E_INPUT, "this is JSON text, not a safetensors file");
-        tp_err_hint(err, "name the checkpoint's directory or a .safetensors file");
+        code = tp_refuse(err, TP_E_INPUT, "name the checkpoint's directory or a .safetensors file",
+                         "this is JSON text, not a safetensors file");
     } else if (n > TP_ST_MAX_HEADER) {
-        code = tp_fail(err, TP_E_INPUT,
-                       "the header length, %llu bytes, is above the format's limit of %llu", (ull)n,
-                       (ull)TP_ST_MAX_HEADER);
-        tp_err_hint(err, "this is probably not a safetensors file: check it");
+        code = tp_refuse(err, TP_E_INPUT, "this is probably not a safetensors file: check it",
+                         "the header length, %llu bytes, is above the format's limit of %llu",
+                         (ull)n, (ull)TP_ST_MAX_HEADER);
     } else if (n < 2) {
         code = tp_fail(err, TP_E_INPUT, "the header length is %llu bytes, too short for '{}'",
                        (ull)n);

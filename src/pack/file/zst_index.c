@@ -234,8 +234,9 @@ static enum tp_code no_table(struct window *w, struct tp_err *err)
     tp_err_path(err, zst->path);
     if (at < zst->file_size && walked.heads < MAX_HEADS) {
         tp_err_offset(err, at);
-        tp_err_hint(err, "the file is probably incomplete: copy or download it again");
-        return tp_fail(err, TP_E_INPUT, "the archive does not end where a zstd frame ends");
+        return tp_refuse(err, TP_E_INPUT,
+                         "the file is probably incomplete: copy or download it again",
+                         "the archive does not end where a zstd frame ends");
     }
     if (at == zst->file_size && walked.table)
         return bad(zst, at - tp_min_u64(at, TP_ZST_FOOTER), "the seek table's end is damaged", err);

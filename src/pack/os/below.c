@@ -12,17 +12,16 @@
 
 static enum tp_code fail_link(struct tp_err *err, const char *path)
 {
-    tp_err_path(err, path);
-    tp_err_hint(err, "remove the link, or choose an output in a directory that only you can "
-                     "write to: somebody may have put it there");
-    return tp_fail(err, TP_E_USAGE, "a link is in its place");
+    return tp_refuse_at(err, TP_E_USAGE, path,
+                        "remove the link, or choose an output in a directory that only you can "
+                        "write to: somebody may have put it there", "a link is in its place");
 }
 
 static enum tp_code fail_owner(struct tp_err *err, const char *path)
 {
-    tp_err_path(err, path);
-    tp_err_hint(err, "choose an output in a directory that only you can write to");
-    return tp_fail(err, TP_E_USAGE, "it belongs to another user");
+    return tp_refuse_at(err, TP_E_USAGE, path,
+                        "choose an output in a directory that only you can write to",
+                        "it belongs to another user");
 }
 
 static bool is_link(const char *path)
@@ -202,9 +201,7 @@ enum tp_code tp_below_create(int dir, const char *name, mode_t mode, const char 
 
 static enum tp_code fail_kind(struct tp_err *err, const char *path, const char *what)
 {
-    tp_err_path(err, path);
-    tp_err_hint(err, "remove it: tilepack makes it anew");
-    return tp_fail(err, TP_E_USAGE, "%s", what);
+    return tp_refuse_at(err, TP_E_USAGE, path, "remove it: tilepack makes it anew", "%s", what);
 }
 
 /* The same of the directory that holds the path. */

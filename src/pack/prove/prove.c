@@ -361,10 +361,9 @@ static enum tp_code choose_built(struct work *w, const struct tilepack_prove_pro
 {
     const struct tilepack_prove_plugin *plugin = w->prover->plugin;
     uint32_t kind = w->result->kind, first;
-    if (!tp_prove_nearest(plugin, kind, problem, &c->prediction, &first)) {
-        tp_err_hint(err, "'make prove SCHEDULES=all' builds every kernel");
-        return tp_fail(err, TP_E_UNSUPPORTED, "the plug-in has no kernel for it");
-    }
+    if (!tp_prove_nearest(plugin, kind, problem, &c->prediction, &first))
+        return tp_refuse(err, TP_E_UNSUPPORTED, "'make prove SCHEDULES=all' builds every kernel",
+                         "the plug-in has no kernel for it");
     tp_prove_built(plugin, first, &c->runs[c->count++].kernel);
     for (uint32_t i = 0; w->options->all && i < plugin->kernels; i++)
         if (i != first && tp_prove_takes(plugin, i, kind, problem))
