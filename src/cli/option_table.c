@@ -1,5 +1,5 @@
 /* The two tables: commands and options. Data only; options.c reads argv with
- * them, help.c prints them, completions.c turns them into shell scripts.
+ * them, help.c prints them, completions.c answers shells with them.
  * Invariant: a name, and a letter, mean one thing within a command (tested). */
 #include "cli/option_table.h"
 
