@@ -100,7 +100,7 @@ static bool is_written(const struct sweep *s, const char *name)
 {
     static const char *const written[] = {TP_INDEX_NAME, TP_MANIFEST_NAME, TP_MANIFEST_NEW,
                                           TP_PART_FILE, TP_JOURNAL_NAME, TP_REPLACES_NAME,
-                                          TP_BELOW_OWNER, "config.json", TP_CARD_NAME};
+                                          "config.json", TP_CARD_NAME};
     for (size_t i = 0; i < sizeof written / sizeof *written; i++)
         if (strcmp(name, written[i]) == 0)
             return true;
@@ -264,8 +264,7 @@ static enum tp_code open_partial(struct tp_commit *c)
     uint8_t source[TP_HASH_BYTES];
     struct tp_journal_work work = {c->plan, source, NULL, c->options->zstd > 0};
     enum tp_code code = tp_commit_paths(c);
-    if (code == TP_OK && (code = tp_commit_check_parent(c)) == TP_OK &&
-        (code = make_partial(c)) == TP_OK &&
+    if (code == TP_OK && (code = make_partial(c)) == TP_OK &&
         (code = own_command(c, &command)) == TP_OK &&
         (code = tp_commit_source_id(c, source)) == TP_OK) {
         work.command = command.data;

@@ -112,19 +112,6 @@ enum tp_code tp_commit_open_other(const struct tp_checkpoint *ckpt, const char *
     return code;
 }
 
-/* What was there was removed before: where a file system takes upper and lower case for the same, it
- * is another file of the output. */
-static enum tp_code check_free(const struct tp_commit *c, const char *path)
-{
-    struct stat st;
-    if (!tp_os_link_there(path, &st, c->err))
-        return c->err->code;
-    return tp_refuse_at(c->err, TP_E_UNSUPPORTED, path,
-                        "write to a file system that tells them apart",
-                        "a file of the source would take the place of another file of the output, "
-                        "whose name differs in case alone");
-}
-
 static enum tp_code copy_other(struct tp_commit *c, const char *name)
 {
     uint8_t hash[TP_HASH_BYTES];
@@ -133,7 +120,7 @@ static enum tp_code copy_other(struct tp_commit *c, const char *name)
     char *to = tp_os_format(c->err, "%s/%s", c->partial, name);
     struct copied copy = {-1, -1, from, to};
     enum tp_code code = from && to ? TP_OK : TP_E_MEMORY;
-    if (code == TP_OK && (code = check_free(c, to)) == TP_OK &&
+    if (code == TP_OK &&
         (code = tp_commit_open_other(c->plan->ckpt, from, &copy.from, &st, c->err)) == TP_OK)
         code = tp_below_create(c->dir, name, st.st_mode, to, &copy.to, c->err);
     if (code == TP_OK &&
@@ -410,7 +397,7 @@ enum tp_code tp_commit_remove_file(int dir, const char *path, const char *name,
                                    struct tp_err *err)
 {
     char *whole = tp_os_format(err, "%s/%s", path, name);
-    enum tp_code code = whole ? tp_below_remove(dir, name, whole, NULL, err) : TP_E_MEMORY;
+    enum tp_code code = whole ? tp_below_remove(dir, name, whole, err) : TP_E_MEMORY;
     free(whole);
     return code;
 }

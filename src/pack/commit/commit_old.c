@@ -208,11 +208,6 @@ static enum tp_code settle_old(struct tp_commit *c)
 
 enum tp_code tp_commit_settle(struct tp_commit *c, int dir)
 {
-    if (!tp_os_has_name(dir, c->output, c->err) && !c->err->code)
-        tp_refuse_at(c->err, TP_E_USAGE, c->output,
-                     "see who else may write there, and run the command again",
-                     "somebody has replaced the unfinished output at the last moment: what has its "
-                     "name now is not of this run");
     enum tp_code code = c->err->code;
     if (code == TP_OK && has(c, TP_REPLACES_NAME))
         code = settle_old(c);

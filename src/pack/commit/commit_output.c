@@ -44,16 +44,6 @@ enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *
 
 enum tp_code tp_commit_check_name(const char *path, struct tp_err *err)
 {
-    char *parent = tp_os_parent(path, err);
-    bool free_to_take = parent && tp_os.may_take(parent, path);
-    free(parent);
-    if (err->code)
-        return err->code;
-    if (!free_to_take)
-        return tp_refuse_at(err, TP_E_USAGE, path,
-                            "choose another output with -o, or have its owner move it away",
-                            "it belongs to another user, and the sticky bit of its folder lets "
-                            "nobody else replace it");
     if (!tp_os.is_mount(path))
         return TP_OK;
     return tp_refuse_at(err, TP_E_USAGE, path,
@@ -81,19 +71,6 @@ enum tp_code tp_commit_paths(struct tp_commit *c)
     c->parent = tp_os_parent(c->output, c->err);
     c->old = tp_beside_name(c->output, "", ".old", 0, c->err);
     return c->partial && c->parent && c->old ? TP_OK : TP_E_MEMORY;
-}
-
-enum tp_code tp_commit_check_parent(const struct tp_commit *c)
-{
-    struct tp_err local = {0};
-    int fd = -1;
-    enum tp_code code = tp_os_open(c->parent, O_RDONLY | O_DIRECTORY, 0, &fd, &local);
-    tp_os_close(&fd);
-    if (!code || local.sys != EACCES) /* whoever makes something there says the rest */
-        return TP_OK;
-    tp_err_hint(c->err, "give yourself the right to read it, or choose another output with -o");
-    return tp_os_fail(c->err, local.sys, c->parent, "cannot open the folder of the output, so that "
-                      "the output's name could not be made durable");
 }
 
 enum tp_code tp_commit_check_place(const char *path, int fd, struct tp_err *err)
