@@ -8,6 +8,7 @@
 #include "pack/bench/bench_cpu.h"
 #include "pack/bench/bench_cuda.h"
 #include "pack/os/os.h"
+#include "pack/os/threads.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -441,9 +442,8 @@ static enum tp_code measure_gpu(const struct tp_bench *bench, const struct tp_be
 enum tp_code tp_bench_measure(struct tp_bench *bench, size_t i, struct tp_bench_result *result,
                               struct tp_err *err)
 {
-    int signal = bench->options.stop ? atomic_load(bench->options.stop) : 0;
-    if (signal)
-        return tp_fail(err, signal == 2 ? TP_E_INTERRUPT : TP_E_TERMINATE, "interrupted");
+    if (tp_stopped(bench->options.stop, err))
+        return err->code;
     if (bench->options.device != TP_BENCH_CPU)
         return measure_gpu(bench, &bench->cases[i], result, err);
     return tp_bench_cpu(&bench->cpu, &bench->options, &bench->cases[i], result, err);
