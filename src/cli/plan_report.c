@@ -5,15 +5,12 @@
 #include "cli/fold.h"
 #include "cli/human.h"
 #include "cli/report.h"
-#include "base/suffix.h"
-#include "pack/os/os.h"
 #include "pack/plan/file/config.h"
 #include "pack/source/ckpt_dir.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static uint64_t unit_bytes(const struct tp_plan *plan, const struct tp_unit *unit)
 {
@@ -349,45 +346,21 @@ void tp_plan_warn_unread(const struct tp_plan *plan)
                 "that is read here: they are copied as they are", first, count - 1);
 }
 
-/* Why they are left out, as one phrase. */
-static const char *why_left(const struct tp_checkpoint *ckpt, struct tp_err *err)
-{
-    static const char *const phrases[2][2] = {
-        {"weights in other formats, or folders of such",
-         "weights in other formats, folders of such, or links to folders (see --follow-links)"},
-        {"weights in other formats, folders of such, or pipes and devices",
-         "weights in other formats, folders of such, links to folders (see --follow-links), or "
-         "pipes and devices"}};
-    bool link = false, odd = false;
-    for (size_t i = 0; i < ckpt->left_count; i++) {
-        struct stat st;
-        char *path = tp_os_format(err, "%s/%.*s", ckpt->path,
-                                  (int)strlen(ckpt->left[i]) - tp_ends_with(ckpt->left[i], "/"),
-                                  ckpt->left[i]);
-        bool folder = tp_ends_with(ckpt->left[i], "/");
-        bool found = folder ? tp_os_link_there(path, &st, err) : tp_os_there(path, &st, err);
-        link |= found && folder && S_ISLNK(st.st_mode);
-        odd |= found && !folder && !S_ISREG(st.st_mode);
-        free(path);
-    }
-    return phrases[odd][link];
-}
-
-enum tp_code tp_plan_warn_left(const struct tp_plan *plan, struct tp_err *err)
+void tp_plan_warn_left(const struct tp_plan *plan)
 {
     const struct tp_checkpoint *ckpt = plan->ckpt;
     char names[300] = "";
     size_t used = 0, i = 0;
     if (plan->single_file)
-        return TP_OK;
+        return;
     for (; i < ckpt->left_count && used + strlen(ckpt->left[i]) + 5 < sizeof names; i++)
         used += (size_t)snprintf(names + used, sizeof names - used, "%s'%s'", i ? ", " : "",
                                  ckpt->left[i]);
     if (i < ckpt->left_count)
         tp_warn("%s: %s%s%zu more are not copied; the plan (--dry-run) names them", ckpt->path,
                 names, i ? " and " : "", ckpt->left_count - i);
-    const char *why = i && i == ckpt->left_count ? why_left(ckpt, err) : NULL;
-    if (why && !err->code)
-        tp_warn("%s: %s %s not copied: %s", ckpt->path, names, i > 1 ? "are" : "is", why);
-    return err->code;
+    else if (i)
+        tp_warn("%s: %s %s not copied: weights in other formats, folders of such, links to folders "
+                "(see --follow-links), or pipes and devices", ckpt->path, names,
+                i > 1 ? "are" : "is");
 }

@@ -41,37 +41,24 @@ static enum tp_code record(struct tp_commit *c, const char *name, uint64_t size,
     return file->name ? TP_OK : TP_E_MEMORY;
 }
 
-struct bytes {
-    const char *data;
-};
-
-static enum tp_code read_bytes(void *arg, void *data, uint64_t size, uint64_t offset,
-                               struct tp_err *err)
-{
-    (void)err;
-    memcpy(data, ((const struct bytes *)arg)->data + offset, size);
-    return TP_OK;
-}
-
 static enum tp_code hash_text(const char *data, size_t size, uint8_t hash[TP_HASH_BYTES],
                               struct tp_err *err)
 {
-    struct bytes bytes = {data};
-    return tp_leafhash_file(size, 1, read_bytes, &bytes, hash, err);
+    struct tp_leafhash leaves;
+    enum tp_code code = tp_leafhash_init(&leaves, size, err);
+    if (code == TP_OK && (code = tp_leafhash_written(&leaves, 0, data, size, err)) == TP_OK)
+        code = tp_leafhash_final(&leaves, hash, err);
+    tp_leafhash_close(&leaves);
+    return code;
 }
 
 static enum tp_code write_small(struct tp_commit *c, const char *name, const char *data,
                                 size_t size, bool listed, mode_t mode)
 {
-    int fd = -1;
     uint8_t hash[TP_HASH_BYTES];
     char *path = tp_os_format(c->err, "%s/%s", c->partial, name);
-    enum tp_code code = path ? tp_below_create(c->dir, name, mode, path, &fd, c->err)
+    enum tp_code code = path ? tp_below_write(c->dir, name, mode, path, data, size, c->err)
                              : TP_E_MEMORY;
-    if (code == TP_OK && (code = tp_os_write(fd, data, size, 0, path, c->err)) == TP_OK)
-        code = tp_os_fsync(fd, path, c->err);
-    if (fd >= 0 && tp_os.close(fd) && code == TP_OK)
-        code = tp_os_fail(c->err, errno, path, "cannot close the output");
     if (code == TP_OK && listed &&
         (code = hash_text(data, size, hash, c->err)) == TP_OK)
         code = record(c, name, size, hash);

@@ -87,6 +87,18 @@ enum tp_code tp_below_create(int dir, const char *name, mode_t mode, const char 
     return code;
 }
 
+enum tp_code tp_below_write(int dir, const char *name, mode_t mode, const char *path,
+                            const void *data, size_t size, struct tp_err *err)
+{
+    int fd = -1;
+    enum tp_code code = tp_below_create(dir, name, mode, path, &fd, err);
+    if (code == TP_OK && (code = tp_os_write(fd, data, size, 0, path, err)) == TP_OK)
+        code = tp_os_fsync(fd, path, err);
+    if (fd >= 0 && tp_os.close(fd) && code == TP_OK)
+        code = tp_os_fail(err, errno, path, "cannot close the output");
+    return code;
+}
+
 static enum tp_code fail_kind(struct tp_err *err, const char *path)
 {
     return tp_refuse_at(err, TP_E_USAGE, path, "remove it: tilepack makes it anew",

@@ -33,6 +33,10 @@ enum tp_code tp_below_open_regular(int dir, const char *name, const char *path, 
 enum tp_code tp_below_create(int dir, const char *name, mode_t mode, const char *path, int *fd,
                              struct tp_err *err);
 
+/* The same with these bytes, on the disk, and closed. */
+enum tp_code tp_below_write(int dir, const char *name, mode_t mode, const char *path,
+                            const void *data, size_t size, struct tp_err *err);
+
 /* Opens, or makes, a file that stays over several runs: a journal, a lock. TP_E_USAGE when it
  * is no plain file. */
 enum tp_code tp_below_open_own(int dir, const char *name, mode_t mode, const char *path, int *fd,
