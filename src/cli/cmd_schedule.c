@@ -254,9 +254,7 @@ static enum tp_code plan_all(struct work *w)
                          "say which grouped kernel: --groups contiguous or masked",
                          "--num-groups without --groups");
     enum tp_code code = read_m(w);
-    if (!code)
-        code = read_shapes(w);
-    if (!code)
+    if (!code && (code = read_shapes(w)) == TP_OK)
         code = check_formats(w);
     for (size_t i = 0; !code && i < w->shape_count; i++)
         code = plan_shape(w, &w->shapes[i]);

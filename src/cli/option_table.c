@@ -468,8 +468,8 @@ const struct tp_option tp_option_rows[] = {
      .commands = MAKES | BIT(UNPACK) | BIT(MERGE),
      .field = FIELD(max_memory), .min = 32 << 20,
      .help = "most host memory to use in all, 32MiB or more",
-     .more = "The default is 2GiB, or half of the memory of the machine or of its cgroup where that "
-             "is less; of it the weights that are worked on take 512MiB, or more where one of "
+     .more = "The default is 2GiB, or half of the memory of the machine or of its cgroup where "
+             "that is less; of it the weights that are worked on take 512MiB, or more where one of "
              "them needs more. Headers, names and the plan count. What does not fit is refused "
              "before anything is written (exit status 6)."},
     {.name = "gpu-memory", .value = "SIZE", .kind = TP_OPT_SIZE, .commands = MAKES,

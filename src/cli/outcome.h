@@ -1,5 +1,5 @@
-/* What became of an output: the options that decide it, and what is said of it, by all commands that
- * write one.
+/* What became of an output: the options that decide it, and what is said of it, by all commands
+ * that write one.
  */
 #ifndef TP_CLI_OUTCOME_H
 #define TP_CLI_OUTCOME_H

@@ -18,12 +18,13 @@ struct tp_page {
 };
 
 /* Begins the file `path`, whose name must end in `suffix` (".html"), so that a mistyped one
- * replaces no file of another kind. `mode` is that of what it shows. With TP_OK, it has to be closed. */
+ * replaces no file of another kind. `mode` is that of what it shows. With TP_OK, it has to be
+ * closed. */
 enum tp_code tp_page_open(struct tp_page *page, const char *path, const char *suffix,
                           mode_t mode, struct tp_err *err);
 /* Closes it. If all of it was made, which `made` says, it is written beside its name and gets that,
- * and what had it is replaced, a link itself and not what it leads to; else nothing is left. Returns `made`, or what
- * failed: TP_E_IO when something could not be written. */
+ * and what had it is replaced, a link itself and not what it leads to; else nothing is left.
+ * Returns `made`, or what failed: TP_E_IO when something could not be written. */
 enum tp_code tp_page_close(struct tp_page *page, enum tp_code made, struct tp_err *err);
 
 /* The page until its first heading, which is the title; the style that all pages have. */

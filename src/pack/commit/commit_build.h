@@ -106,8 +106,8 @@ enum tp_code tp_commit_replace(struct tp_commit *c);
 /* OUTPUT, open as `dir`, has its name: makes that durable, ends what was replaced, and then removes
  * the journal. What is kept of what was replaced is in c->result. */
 enum tp_code tp_commit_settle(struct tp_commit *c, int dir);
-/* The same for an output that an interrupted run has left so; else nothing. TP_E_LOCKED: that run is
- * another process, and at work. */
+/* The same for an output that an interrupted run has left so; else nothing. TP_E_LOCKED: that run
+ * is another process, and at work. */
 enum tp_code tp_commit_settle_former(struct tp_commit *c);
 /* TP_E_EXISTS: OUT.old is there. */
 enum tp_code tp_commit_fail_old(const struct tp_commit *c);

@@ -94,8 +94,8 @@ static bool is_kept(const struct sweep *s, const char *name)
     return tp_names_sorted_have(s->shards, s->shard_count, name, size, '\0');
 }
 
-/* Whether a conversion writes a file of that name, of this source or, where it replaces what another
- * one left, by the names that published checkpoints have. */
+/* Whether a conversion writes a file of that name, of this source or, where it replaces what
+ * another one left, by the names that published checkpoints have. */
 static bool is_written(const struct sweep *s, const char *name)
 {
     static const char *const written[] = {TP_INDEX_NAME, TP_MANIFEST_NAME, TP_MANIFEST_NEW,
@@ -188,8 +188,8 @@ static enum tp_code sort_known(struct sweep *s)
     return TP_OK;
 }
 
-/* Removes (`act`) what an interrupted run left besides proven shards, which is made anew: the source
- * may have other small files by now. With `all` nothing stays. What no conversion writes is
+/* Removes (`act`) what an interrupted run left besides proven shards, which is made anew: the
+ * source may have other small files by now. With `all` nothing stays. What no conversion writes is
  * somebody's: then nothing is removed. */
 static enum tp_code sweep(struct tp_commit *c, bool act, bool all)
 {
@@ -251,8 +251,8 @@ static enum tp_code check_other_work(struct tp_commit *c)
         tp_err_hint(c->err, "finish what is there or move it away; --force replaces it");
     return partial_in_the_way(
         c, c->journal.other_source
-               ? "an interrupted run is here, and shards of the source have changed since, or their "
-                 "permissions or links"
+               ? "an interrupted run is here, and shards of the source have changed since, or "
+                 "their permissions or links"
                : "an interrupted run is here, of another conversion, with other options or of a "
                  "source that has changed since");
 }

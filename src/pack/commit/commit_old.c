@@ -249,7 +249,7 @@ enum tp_code tp_commit_settle_former(struct tp_commit *c)
     if (code || !left || (code = check_at_rest(c)))
         return code;
     bool complete = tp_manifest_read(c->output, &manifest, &seen) == TP_OK && manifest.intact &&
-                    !tp_manifest_lacks(&manifest, c->output, false, &seen) && !seen.code;
+                    !tp_manifest_lacks(&manifest, c->output, &seen) && !seen.code;
     tp_manifest_close(&manifest);
     tp_err_take_unread(c->err, &seen);
     if (c->err->code || !complete) /* the unfinished output of another one */

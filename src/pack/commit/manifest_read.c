@@ -5,15 +5,11 @@
  */
 #include "pack/commit/manifest_read.h"
 
-#include "base/suffix.h"
 #include "pack/file/own_hash.h"
-#include "pack/file/zst.h"
 #include "pack/os/os.h"
-#include "pack/source/checkpoint.h"
 #include "pack/text/json_scan.h"
 #include "pack/text/name_set.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -272,47 +268,18 @@ enum tp_code tp_manifest_read(const char *directory, struct tp_manifest *manifes
     return code;
 }
 
-/* Whether DIRECTORY has an archive of the shard, of its size as far as the archive says. */
-static bool has_archive(const struct tp_manifest_file *file, const char *directory,
-                        struct tp_err *err)
-{
-    struct stat st;
-    struct tp_err why = {0};
-    struct tp_zst *zst = NULL;
-    int fd = -1;
-    char *path = tp_os_format(err, "%s/%s.zst", directory, file->name);
-    bool has = path && tp_os_open_regular(path, O_RDONLY, &fd, &st, &why) == TP_OK &&
-               tp_zst_open(fd, (uint64_t)st.st_size, path, &zst, &why) == TP_OK &&
-               tp_zst_size(zst) == file->size;
-    tp_err_take_unread(err, &why);
-    tp_zst_close(zst);
-    tp_os_close(&fd);
-    free(path);
-    return has;
-}
-
-/* Whether DIRECTORY has the file, or, `kept`, what its user may have made of it. */
-static bool has_file(const struct tp_manifest_file *file, const char *directory, bool kept,
-                     struct tp_err *err)
-{
-    struct stat st;
-    bool card = kept && strcmp(file->name, TP_CARD_NAME) == 0;
-    char *path = tp_os_format(err, "%s/%s", directory, file->name);
-    bool has = tp_os_there(path, &st, err) && S_ISREG(st.st_mode) &&
-               (card || (uint64_t)st.st_size == file->size);
-    free(path);
-    if (has || !kept || err->code || !tp_ends_with(file->name, ".safetensors"))
-        return has;
-    return has_archive(file, directory, err);
-}
-
 const struct tp_manifest_file *tp_manifest_lacks(const struct tp_manifest *manifest,
-                                                 const char *directory, bool kept,
-                                                 struct tp_err *err)
+                                                 const char *directory, struct tp_err *err)
 {
+    struct stat st;
+    bool has = true;
     size_t i = 0;
-    while (i < manifest->file_count && has_file(&manifest->files[i], directory, kept, err))
-        i++;
+    for (; i < manifest->file_count && has; i += has) {
+        char *path = tp_os_format(err, "%s/%s", directory, manifest->files[i].name);
+        has = tp_os_there(path, &st, err) && S_ISREG(st.st_mode) &&
+              (uint64_t)st.st_size == manifest->files[i].size;
+        free(path);
+    }
     return i < manifest->file_count && !err->code ? &manifest->files[i] : NULL;
 }
 

@@ -23,7 +23,7 @@ static enum tp_code without_parts(const char *output, struct tp_parts *parts, st
     struct tp_manifest manifest;
     struct tp_err seen = {0};
     parts->already_done = tp_manifest_read(output, &manifest, &seen) == TP_OK && manifest.intact &&
-                          !tp_manifest_lacks(&manifest, output, true, &seen) && !seen.code;
+                          !tp_manifest_lacks(&manifest, output, &seen) && !seen.code;
     tp_err_take_unread(err, &seen);
     tp_manifest_close(&manifest);
     if (parts->already_done || err->code)
@@ -73,7 +73,8 @@ enum tp_code tp_parts_read(const char *output, struct tp_parts *parts, struct tp
     struct tp_share share;
     size_t room = 0;
     *parts = (struct tp_parts){0};
-    char *all = tp_part_path(output, (struct tp_share){0}, err), *parent = tp_os_parent(output, err);
+    char *all = tp_part_path(output, (struct tp_share){0}, err);
+    char *parent = tp_os_parent(output, err);
     enum tp_code code = all && parent ? tp_os_list(parent, &list, err) : TP_E_MEMORY;
     const char *slash = all ? strrchr(all, '/') : NULL, *begin = slash ? slash + 1 : all;
     for (size_t i = 0; i < list.count && code == TP_OK; i++) {

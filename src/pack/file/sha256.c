@@ -3,6 +3,7 @@
 #include "pack/file/sha256.h"
 
 #include "base/num.h"
+#include "pack/file/leafhash.h"
 #include "pack/os/os.h"
 #include "pack/os/threads.h"
 
@@ -33,28 +34,18 @@ void tp_sha256(const void *data, size_t size, uint8_t digest[TP_SHA256_BYTES])
     finish(&hash, digest);
 }
 
+/* A digest has the bytes of two hashes. */
 void tp_sha256_print(const uint8_t digest[TP_SHA256_BYTES], char text[TP_SHA256_TEXT])
 {
-    static const char digits[] = "0123456789abcdef";
-    for (int i = 0; i < TP_SHA256_BYTES; i++) {
-        text[2 * i] = digits[digest[i] >> 4];
-        text[2 * i + 1] = digits[digest[i] & 15];
-    }
-    text[TP_SHA256_TEXT - 1] = '\0';
+    tp_hash_print(digest, text);
+    tp_hash_print(digest + TP_HASH_BYTES, text + 2 * TP_HASH_BYTES);
 }
 
 bool tp_sha256_parse(const char *text, uint8_t digest[TP_SHA256_BYTES])
 {
-    static const char digits[] = "0123456789abcdef";
-    if (strlen(text) != TP_SHA256_TEXT - 1)
-        return false;
-    for (int i = 0; i < TP_SHA256_BYTES; i++) {
-        const char *high = strchr(digits, text[2 * i]), *low = strchr(digits, text[2 * i + 1]);
-        if (!high || !low)
-            return false;
-        digest[i] = (uint8_t)((high - digits) << 4 | (low - digits));
-    }
-    return true;
+    const size_t half = TP_HASH_TEXT - 1;
+    return strlen(text) == 2 * half && tp_hash_parse(text, half, digest) &&
+           tp_hash_parse(text + half, half, digest + TP_HASH_BYTES);
 }
 
 struct work {

@@ -105,10 +105,7 @@ static enum tp_code parse_shape(struct parser *p, struct tp_st_tensor *t)
     uint64_t count = 0, size;
     bool more;
     enum tp_code code = tp_json_expect(&p->json, '[');
-    while (!code) {
-        code = tp_json_next(&p->json, ']', &count, &more);
-        if (code || !more)
-            break;
+    while (!code && !(code = tp_json_next(&p->json, ']', &count, &more)) && more) {
         if (t->rank == TP_ST_MAX_RANK)
             return fail_rank(p);
         code = tp_json_u64(&p->json, &size);
@@ -121,13 +118,9 @@ static enum tp_code parse_shape(struct parser *p, struct tp_st_tensor *t)
 static enum tp_code parse_offsets(struct parser *p, struct tp_st_tensor *t)
 {
     enum tp_code code = tp_json_expect(&p->json, '[');
-    if (!code)
-        code = tp_json_u64(&p->json, &t->begin);
-    if (!code)
-        code = tp_json_expect(&p->json, ',');
-    if (!code)
-        code = tp_json_u64(&p->json, &t->end);
-    if (!code)
+    if (!code && (code = tp_json_u64(&p->json, &t->begin)) == TP_OK &&
+        (code = tp_json_expect(&p->json, ',')) == TP_OK &&
+        (code = tp_json_u64(&p->json, &t->end)) == TP_OK)
         code = tp_json_expect(&p->json, ']');
     return code;
 }
@@ -191,11 +184,8 @@ static enum tp_code parse_fields(struct parser *p, struct tp_st_tensor *t, uint6
     int key = 0;
     struct tp_json_string text;
     enum tp_code code = tp_json_expect(&p->json, '{');
-    while (!code) {
+    while (!code && !(code = tp_json_next(&p->json, '}', &count, &more)) && more) {
         uint64_t mark = p->json.used;
-        code = tp_json_next(&p->json, '}', &count, &more);
-        if (code || !more)
-            break;
         code = tp_json_key(&p->json, &text);
         if (!code)
             code = find_key(p, &text, seen, &key);
@@ -265,11 +255,8 @@ static enum tp_code parse_metadata(struct parser *p, const struct tp_json_string
         return tp_json_fail(&p->json, name->pos, "__metadata__ comes twice");
     p->meta_seen = true;
     enum tp_code code = tp_json_expect(&p->json, '{');
-    while (!code) {
+    while (!code && !(code = tp_json_next(&p->json, '}', &count, &more)) && more) {
         uint32_t number = 0;
-        code = tp_json_next(&p->json, '}', &count, &more);
-        if (code || !more)
-            break;
         code = tp_json_key(&p->json, &key);
         if (!code)
             code = tp_names_add(&keys, key.data, key.length, &number, p->json.err);
@@ -417,9 +404,7 @@ enum tp_code tp_st_parse_here(char *begin, uint64_t size, uint64_t file_size,
     p.json = (struct tp_json){.text = begin + 8, .size = size, .base = 8, .noun = "header",
                               .arena = begin, .err = err};
     enum tp_code code = parse_text(&p);
-    if (!code)
-        code = sort_tensors(&p);
-    if (!code)
+    if (!code && (code = sort_tensors(&p)) == TP_OK)
         code = check_ranges(&p);
     tp_names_close(&p.names);
     free(p.where);

@@ -2,7 +2,8 @@
  * which is not followed.
  *
  * Directories are descriptors; `path` is the whole path, which ends in the name, for messages. With
- * AT_FDCWD the name is a path, of which those above the file are whoever's choice it is, and followed.
+ * AT_FDCWD the name is a path, of which those above the file are whoever's choice it is, and
+ * followed.
  */
 #ifndef TP_PACK_BELOW_H
 #define TP_PACK_BELOW_H

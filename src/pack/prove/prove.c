@@ -7,6 +7,7 @@
 #include "kernels/op/scalar.h"
 #include "pack/os/buffer.h"
 #include "pack/os/os.h"
+#include "pack/os/threads.h"
 #include "pack/prove/prove_rows.h"
 #include "pack/prove/prove_weight.h"
 #include "pack/source/source_check.h"
@@ -84,8 +85,7 @@ static uint64_t scale_bytes(const struct work *w, uint64_t experts, uint64_t m)
 
 static enum tp_code stopped(const struct work *w, struct tp_err *err)
 {
-    int signal = w->options->stop ? atomic_load(w->options->stop) : 0;
-    return signal ? tp_fail(err, (enum tp_code)(128 + signal), "interrupted") : TP_OK;
+    return tp_stopped(w->options->stop, err);
 }
 
 /* ---- rows of X on the device -------------------------------------------------- */
