@@ -275,9 +275,7 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
     if (code == TP_OK && (result->already_done || result->skipped))
         tp_progress_complete(progress);
     tp_progress_end(progress);
-    if (result->unlocked)
-        tp_warn_unlocked(output);
-    tp_outcome_say_old(result);
+    tp_outcome_say(output, result);
     if (o->verbose)
         note_stages(&stats, tp_now() - start);
     if (code == TP_OK)

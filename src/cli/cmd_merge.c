@@ -64,9 +64,7 @@ static enum tp_code merge(const struct tp_options *o, const struct tp_parts *par
                                     err)) == TP_OK) {
             tp_os_limit_heap(0);
             code = tp_merge(&plan, &request, parts, output, &options, result, err);
-            if (result->unlocked)
-                tp_warn_unlocked(output);
-            tp_outcome_say_old(result);
+            tp_outcome_say(output, result);
             if (code == TP_OK && !result->already_done && result->resumed < result->shards)
                 tp_warn("%s: %zu of %zu shards were not what the parts had written: they have been "
                         "made again", output, result->shards - result->resumed, result->shards);

@@ -82,9 +82,7 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
         tp_measures_warn(measures);
     }
     free(options.run.nonfinite);
-    if (result->unlocked)
-        tp_warn_unlocked(output);
-    tp_outcome_say_old(result);
+    tp_outcome_say(output, result);
     return code;
 }
 

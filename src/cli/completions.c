@@ -22,19 +22,9 @@ struct line {
 
 /* ---- what stands on the line -------------------------------------------------- */
 
-/* The option of the command with this name of `size` bytes, or this letter. */
-static const struct tp_option *find_option(const struct line *line, const char *name, size_t size,
-                                           char letter)
+static enum tp_command command_of(const struct line *line)
 {
-    enum tp_command command = (enum tp_command)(line->command - tp_command_rows);
-    for (size_t i = 0; i < tp_option_count; i++) {
-        const struct tp_option *row = &tp_option_rows[i];
-        if (tp_option_applies(row, command) && !row->hidden &&
-            (letter ? row->letter == letter
-                    : strlen(row->name) == size && strncmp(row->name, name, size) == 0))
-            return row;
-    }
-    return NULL;
+    return (enum tp_command)(line->command - tp_command_rows);
 }
 
 /* The option whose value is the word behind this one. */
@@ -42,9 +32,9 @@ static const struct tp_option *takes_next(const struct line *line, const char *w
 {
     const struct tp_option *row = NULL;
     if (strncmp(word, "--", 2) == 0)
-        row = find_option(line, word + 2, strlen(word + 2), '\0');
+        row = tp_option_find(command_of(line), word + 2, strlen(word + 2), '\0');
     else if (word[0] == '-' && word[1])
-        row = find_option(line, NULL, 0, word[strlen(word) - 1]);
+        row = tp_option_find(command_of(line), NULL, 0, word[strlen(word) - 1]);
     return row && row->value && row->kind != TP_OPT_LEVEL ? row : NULL;
 }
 
@@ -179,11 +169,10 @@ static int offer_values(const struct line *line, enum tp_complete complete, cons
 
 static int offer_options(const struct line *line, const char *begin)
 {
-    enum tp_command command = (enum tp_command)(line->command - tp_command_rows);
     size_t size = strlen(begin);
     for (size_t i = 0; i < tp_option_count; i++) {
         const struct tp_option *row = &tp_option_rows[i];
-        if (!tp_option_applies(row, command) || row->hidden)
+        if (!tp_option_applies(row, command_of(line)) || row->hidden)
             continue;
         if (size <= 2 || strncmp(row->name, begin + 2, size - 2) == 0)
             printf("--%s\t%s\n", row->name, row->help);
@@ -223,7 +212,7 @@ int tp_complete(int count, const char *const *words)
     if (line.command == tp_command_rows + TP_CMD_COUNT)
         return TP_OK;
     const struct tp_option *option =
-        equals ? find_option(&line, last + 2, (size_t)(equals - last - 2), '\0')
+        equals ? tp_option_find(command_of(&line), last + 2, (size_t)(equals - last - 2), '\0')
                : takes_next(&line, words[count - 2]);
     if (option)
         return offer_values(&line, option->complete, option->words);

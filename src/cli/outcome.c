@@ -20,8 +20,11 @@ enum tp_code tp_outcome_wanted(const struct tp_options *o, enum tp_if_exists *wa
                      "--force is --if-exists replace, and not %s", word);
 }
 
-void tp_outcome_say_old(const struct tp_convert_result *result)
+void tp_outcome_say(const char *output, const struct tp_convert_result *result)
 {
+    if (result->unlocked)
+        tp_warn("%s: its file system gives no locks: nothing keeps a second tilepack from writing "
+                "it at the same time", output);
     if (result->old)
         tp_say("what was replaced is kept as %s: %s", result->old, result->old_why);
 }
