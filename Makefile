@@ -45,8 +45,9 @@ PACK     = $(filter-out $(BENCH),$(sort $(wildcard src/pack/*/*.c src/pack/plan/
 CLI      = $(sort $(wildcard src/cli/*.c))
 FORMATS  = $(sort $(wildcard formats/*.json))
 MODELS   = $(sort $(wildcard models/*.json))
+QUANTIZERS = $(sort $(wildcard quantizers/*.json))
 LIB_OBJ  = $(patsubst %.c,$(BUILD)/%.o,$(BASE) $(KERNELS) $(PACK)) $(ROW_OBJ) \
-           $(BUILD)/formats_embedded.o $(BUILD)/models_embedded.o
+           $(BUILD)/formats_embedded.o $(BUILD)/models_embedded.o $(BUILD)/quantizers_embedded.o
 # Of the program alone: who links the library measures nothing.
 BENCH_OBJ = $(patsubst %.c,$(BUILD)/%.o,$(BENCH))
 CLI_OBJ  = $(patsubst %.c,$(BUILD)/%.o,$(CLI))
@@ -83,7 +84,8 @@ $(BUILD)/config: CONTENT = $(CC) $(CFLAGS) $(LDFLAGS) | $(NVCC) $(CUDA_ARCHS)
 # Which files are embedded: one that is taken away is no newer than what was made with it.
 $(BUILD)/formats.list: CONTENT = $(FORMATS)
 $(BUILD)/models.list: CONTENT = $(MODELS)
-$(BUILD)/config $(BUILD)/formats.list $(BUILD)/models.list: FORCE
+$(BUILD)/quantizers.list: CONTENT = $(QUANTIZERS)
+$(BUILD)/config $(BUILD)/formats.list $(BUILD)/models.list $(BUILD)/quantizers.list: FORCE
 	@mkdir -p $(@D)
 	@echo '$(subst ','"'"',$(CONTENT))' | cmp -s - $@ || echo '$(subst ','"'"',$(CONTENT))' > $@
 FORCE:
@@ -100,11 +102,14 @@ $(ROW_OBJ): $(BUILD)/src/kernels/cpu/%.o: $(BUILD)/config
 
 $(BUILD)/src/cli/main.o: override CFLAGS += -DTP_COMMIT='"$(COMMIT)"'
 
-$(BUILD)/formats_embedded.c: $(FORMATS) scripts/embed.sh scripts/recognise.awk $(BUILD)/formats.list
+$(BUILD)/formats_embedded.c: $(FORMATS) scripts/embed.sh $(BUILD)/formats.list
 	$(call say,GEN,$@)sh scripts/embed.sh formats $(FORMATS) > $@.tmp && mv $@.tmp $@
 
 $(BUILD)/models_embedded.c: $(MODELS) scripts/embed.sh $(BUILD)/models.list
 	$(call say,GEN,$@)sh scripts/embed.sh models $(MODELS) > $@.tmp && mv $@.tmp $@
+
+$(BUILD)/quantizers_embedded.c: $(QUANTIZERS) scripts/embed.sh $(BUILD)/quantizers.list
+	$(call say,GEN,$@)sh scripts/embed.sh quantizers $(QUANTIZERS) > $@.tmp && mv $@.tmp $@
 
 $(BUILD)/%_embedded.o: $(BUILD)/%_embedded.c $(BUILD)/config
 	$(call say,CC,$<)$(CC) $(CFLAGS) -c -o $@ $<

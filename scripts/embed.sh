@@ -1,7 +1,7 @@
 #!/bin/sh
 # Writes a C source holding the given files as string literals, in the order given:
 # { name without .json, text } rows ended by { 0, 0 }. What they are comes first:
-# formats, models, plugin.
+# formats, models, quantizers, plugin.
 set -eu
 what=$1
 shift
@@ -16,4 +16,3 @@ for file in "$@"; do
     printf '    },\n'
 done
 printf '    {0, 0},\n};\n'
-[ "$what" != formats ] || LC_ALL=C awk -f "$(dirname "$0")/recognise.awk" "$@"

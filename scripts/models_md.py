@@ -40,6 +40,8 @@ def facts(model):
         yield f"from: {source}"
     if "convert" in model:
         yield f"converted: {', '.join(f'`{m}`' for m in model['convert'])}"
+    if "integers" in model:
+        yield f"integers that are no codes: {', '.join(f'`{m}`' for m in model['integers'])}"
     for keep in model.get("keep", []):
         names = ", ".join(f"`{m}`" for m in keep["modules"])
         yield f"kept: {names}: {keep['why']}"

@@ -92,7 +92,7 @@ usual() { # the names that run when none is given
     *)
         leave_out='^packaging/'
         [ "$mode" != quick ] || leave_out="$leave_out|^large\$|^shapes\$"
-        [ -z "$formats" ] || leave_out="$leave_out|^inputs\$|^old\$|^quality\$|^($(echo "$broken" | tr ' ' '|'))\$"
+        [ -z "$formats" ] || leave_out="$leave_out|^inputs\$|^sources\$|^old\$|^quality\$|^($(echo "$broken" | tr ' ' '|'))\$"
         echo "$all" | grep -Ev "$leave_out"
         ;;
     esac

@@ -67,6 +67,7 @@ class ConvertOptions(TypedDict, total=False):
     model_file: Path
     stacks: str
     merged: str
+    plain: str
     strict: bool
     follow_links: bool
     nonfinite: str

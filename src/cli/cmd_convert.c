@@ -3,6 +3,7 @@
 
 #include "base/num.h"
 #include "cli/human.h"
+#include "cli/left_plain.h"
 #include "cli/measures.h"
 #include "cli/outcome.h"
 #include "cli/plan_kept.h"
@@ -40,6 +41,7 @@ static int end_json(struct tp_writer *w, const struct tp_plan *plan,
     tp_measures_put(w, measures);
     tp_kept_find(plan, &kept);
     tp_kept_put(w, plan, &kept);
+    tp_left_plain_put(w, plan);
     tp_plan_put_left(w, plan);
     return tp_json_close(w);
 }
@@ -165,6 +167,7 @@ static int print_done(const struct tp_options *o, const struct tp_plan *plan, co
            tp_human_bytes(in, plan->bytes_in), tp_human_bytes(out, plan->bytes_out),
            tp_human_seconds(took, seconds));
     print_measures(measures);
+    tp_left_plain_print(plan);
     print_serving(serving);
     return TP_OK;
 }

@@ -34,13 +34,13 @@ static int print_list(void)
     struct tp_table table;
     struct tp_err err = {0};
     size_t count;
-    const struct tp_model *models = tp_models(&count);
+    const struct tp_model *const *models = tp_models(&count, NULL);
     tp_table_open(&table, fields, 3, NULL);
     for (size_t i = 0; i < count; i++) {
         struct tp_text types = {0};
-        add_words(&types, models[i].type, models[i].types, &err);
-        tp_object(&table.w, NULL, tp_str("name", models[i].name),
-                  tp_str("title", models[i].title),
+        add_words(&types, models[i]->type, models[i]->types, &err);
+        tp_object(&table.w, NULL, tp_str("name", models[i]->name),
+                  tp_str("title", models[i]->title),
                   tp_str("types", types.data ? types.data : "(any)"));
         tp_text_free(&types);
     }
@@ -165,13 +165,13 @@ static int print_one(const struct tp_model *model)
 static int print_json(const struct tp_model *one)
 {
     size_t count;
-    const struct tp_model *models = tp_models(&count);
+    const struct tp_model *const *models = tp_models(&count, NULL);
     struct tp_writer w;
     tp_json_open(&w);
     tp_begin(&w, "models", '[');
     for (size_t i = 0; i < count; i++)
-        if (!one || one == &models[i])
-            tp_write(&w, tp_json(NULL, models[i].json));
+        if (!one || one == models[i])
+            tp_write(&w, tp_json(NULL, models[i]->json));
     tp_end(&w, ']');
     return tp_json_close(&w);
 }
@@ -187,9 +187,11 @@ int tp_cmd_models(const struct tp_options *o)
 {
     const struct tp_model *model = NULL;
     struct tp_err err = {0};
-    if (tp_models_check(&err))
+    size_t count;
+    tp_models(&count, &err); /* all are there, and none is wrong */
+    if (err.code || (o->arg.count && tp_model_get(o->arg.item[0], &model, &err)))
         return tp_report_error(&err);
-    if (o->arg.count && !(model = tp_model_find(o->arg.item[0])))
+    if (o->arg.count && !model)
         return unknown(o->arg.item[0]);
     if (o->json)
         return print_json(model);

@@ -2,6 +2,7 @@
  * cases. Planning is src/pack's, printing schedule_text.c's.
  */
 #include "cli/cmd.h"
+#include "base/suffix.h"
 #include "cli/report.h"
 #include "cli/schedule_report.h"
 #include "cli/session.h"
@@ -136,10 +137,7 @@ static bool has_planner(const char *format)
 {
     static const char *const formats[] = {"fp8-deepseek", "fp8-ct", "fp8-deepgemm-sm100",
                                           "w4a8-cutlass", "w4a8-ct"};
-    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
-        if (strcmp(format, formats[i]) == 0)
-            return true;
-    return false;
+    return tp_word_of(format, formats, TP_COUNT(formats)) >= 0;
 }
 
 /* A kernel that is not named follows from the format; where none does, all would be illegal

@@ -2,6 +2,7 @@
  * another format. Planning and writing are those of convert. */
 #include "cli/cmd.h"
 #include "cli/human.h"
+#include "cli/left_plain.h"
 #include "cli/measures.h"
 #include "cli/outcome.h"
 #include "cli/plan_report.h"
@@ -101,6 +102,7 @@ static int print_result(const struct tp_options *o, const struct tp_plan *plan, 
                  tp_num("bytes_out", plan->bytes_out), tp_real("seconds", seconds));
         tp_outcome_put(&w, result);
         tp_measures_put(&w, measures);
+        tp_left_plain_put(&w, plan);
         tp_plan_put_left(&w, plan);
         return tp_json_close(&w);
     }
@@ -112,6 +114,7 @@ static int print_result(const struct tp_options *o, const struct tp_plan *plan, 
            tp_human_bytes(in, plan->bytes_in), tp_human_bytes(out, plan->bytes_out),
            tp_human_seconds(took, seconds));
     tp_measures_print(measures);
+    tp_left_plain_print(plan);
     return TP_OK;
 }
 
@@ -131,7 +134,6 @@ static int unpack(const struct tp_options *o, const struct tp_source *source, co
         if (!plan.unit_count && !plan.kept_unit_count)
             tp_warn("%s holds no packed weight: its tensors are copied", source->ckpt.path);
         tp_plan_warn(&plan);
-        tp_plan_warn_unread(&plan);
         tp_plan_warn_left(&plan);
         struct tp_measures measures = {0};
         status = carry_out(o, &plan, &request, output, &measures, &result, &err)

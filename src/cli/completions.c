@@ -153,8 +153,8 @@ static int offer_values(const struct line *line, enum tp_complete complete, cons
         offer_tensors(path, line->words[line->count - 1]);
         break;
     case TP_COMPLETE_MODEL:
-        for (const struct tp_model *model = tp_models(&count); count--; model++)
-            offer(model->name, model->title);
+        for (const struct tp_model *const *model = tp_models(&count, NULL); count--; model++)
+            offer((*model)->name, (*model)->title);
         break;
     case TP_COMPLETE_GPU:
         for (const struct tp_gpu *gpu = tp_gpus(&count); count--; gpu++)

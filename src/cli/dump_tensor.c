@@ -90,7 +90,7 @@ static void print_values_of_nibbles(const struct tp_weight *weight, const struct
         if (tp_elements[out->element].has_table)
             for (code = 0; weight->form->op.table[code] != stored;)
                 code++;
-        printf(" %g", tp_codec_code_value(weight->form->op.codec, (uint8_t)code));
+        printf(" %g", tp_codec_code_value(&weight->form->op, (uint8_t)code));
     }
     putchar('\n');
 }

@@ -75,7 +75,7 @@ static int run(enum tp_command command, int argc, char **argv)
         tp_report_setup(&o);
         if (o.help)
             tp_help_command(stdout, command);
-        else if (tp_read_formats(&o, &err))
+        else if (tp_read_facts(&o, &err))
             status = tp_report_error(&err);
         else
             status = commands[command](&o);

@@ -103,6 +103,14 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "tilepack models\n"
         "tilepack models qwen3_vl_moe\n",
         {{"NAME", TP_COMPLETE_MODEL, NULL}}, 0, 1, false, NULL},
+    [TP_CMD_QUANTIZERS] = {
+        "quantizers", "[NAME] [options]",
+        "list whose quantized checkpoints are read, or show what is known of one",
+        "By which words of config.json one is known, as which formats its tensors are read, which of "
+        "its lists name what stays plain, and what is refused and why.",
+        "tilepack quantizers\n"
+        "tilepack quantizers modelopt\n",
+        {{"NAME", TP_COMPLETE_NONE, NULL}}, 0, 1, false, NULL},
     [TP_CMD_SCHEDULE] = {
         "schedule", "[PATH] --m M[,M...] [options]",
         "print how the consumer's kernel will run on these weights",
@@ -229,12 +237,19 @@ const struct tp_option tp_option_rows[] = {
     {.name = "no-stack", .kind = TP_OPT_FLAG, .commands = MAKES, .field = FIELD(no_stack),
      .help = "leave the experts of a layer apart instead of stacking them"},
     {.name = "format-file", .value = "FILE", .kind = TP_OPT_LIST,
-     .commands = MAKES | BIT(COMPARE) | BIT(FORMATS) | BIT(BENCH) | BIT(VERIFY),
+     .commands = MAKES | BIT(MERGE) | BIT(COMPARE) | BIT(FORMATS) | BIT(BENCH) | BIT(VERIFY),
      .field = FIELD(format_file), .complete = TP_COMPLETE_PATH,
      .help = "a format of one's own is in FILE; repeatable",
      .more = "Its name is known to this command beside those of 'tilepack formats', of which it is "
              "none. Its keys are those of formats/README.md; 'tilepack formats NAME --json' prints "
              "one to begin with. At most 1 MiB."},
+    {.name = "quantizer-file", .value = "FILE", .kind = TP_OPT_LIST,
+     .commands = MAKES | BIT(COMPARE) | BIT(QUANTIZERS) | BIT(VERIFY) | BIT(UNPACK) | BIT(DUMP),
+     .field = FIELD(quantizer_file), .complete = TP_COMPLETE_PATH,
+     .help = "whose checkpoints are read is in FILE, too; repeatable",
+     .more = "Its forms are tried beside those of 'tilepack quantizers', of which it has no name. Its "
+             "keys are those of quantizers/README.md; 'tilepack quantizers NAME --json' prints one to "
+             "begin with. At most 1 MiB."},
     {.name = "model-file", .value = "FILE", .kind = TP_OPT_STRING, .commands = MODEL,
      .field = FIELD(model_file), .complete = TP_COMPLETE_PATH,
      .help = "take the facts of the model from FILE",
@@ -251,6 +266,12 @@ const struct tp_option tp_option_rows[] = {
      .more = "vLLM puts q, k and v together, and gate and up, and takes scales of 128x128 blocks "
              "only where each but the last has rows in multiples of 128. 'keep' leaves such sets "
              "as they are, so that the model loads; 'convert' converts them, for other readers."},
+    {.name = "plain", .value = "WHAT", .kind = TP_OPT_CHOICE, .commands = MAKES | BIT(COMPARE),
+     .field = FIELD(plain), .initial = "keep", .complete = TP_COMPLETE_WORDS,
+     .words = "keep|convert", .help = "what to do about what a quantizer left plain",
+     .more = "Of a source that is quantized, 'keep' leaves all plain weights as they are but those "
+             "that --include names; 'convert' takes those that are in none of its lists as if the "
+             "source were plain."},
     {.name = "strict", .kind = TP_OPT_FLAG, .commands = MAKES, .field = FIELD(strict),
      .help = "fail when a weight cannot be converted, instead of keeping it",
      .more = "Also refuses shards that are symbolic links to outside the directory, but for "

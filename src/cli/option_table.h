@@ -13,7 +13,7 @@
  * first among them. */
 #define TP_COMMANDS(X) \
     X(CONVERT, convert) X(PLAN, plan) X(DUMP, dump) X(VERIFY, verify) X(UNPACK, unpack) \
-    X(DIFF, diff) X(FORMATS, formats) X(COMPARE, compare) X(MODELS, models) \
+    X(DIFF, diff) X(FORMATS, formats) X(COMPARE, compare) X(MODELS, models) X(QUANTIZERS, quantizers) \
     X(SCHEDULE, schedule) X(BENCH, bench) X(PROVE, prove) X(MERGE, merge) \
     X(DIGEST, digest) X(HELP, help) X(COMPLETIONS, completions) X(MAN_OPTIONS, man_options)
 
@@ -45,7 +45,8 @@ struct tp_options {
     const char *output, *to, *recipe, *dtype, *source, *model_file;
     const char *stacks;     /* "enk", "ekn"; NULL: as sizes and names tell */
     const char *merged;     /* "keep", "convert" */
-    struct tp_strings set, include, exclude, format_file;
+    const char *plain;      /* "keep", "convert" */
+    struct tp_strings set, include, exclude, format_file, quantizer_file;
     bool no_stack, strict, follow_links, requantize, weights_only, dry_run, force, discard;
     const char *if_exists;  /* "skip", "fail", "replace"; NULL: compare */
     const char *digest;     /* "none", "sha256" */

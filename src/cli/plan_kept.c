@@ -97,9 +97,13 @@ enum tp_code tp_kept_check(const struct tp_plan *plan, const struct tp_kept_sum 
         return tp_refuse(err, TP_E_UNSUPPORTED,
                          "matrices of linear layers and experts are converted; `tilepack dump` "
                          "lists the tensors", "there is no weight to convert");
-    return tp_refuse(err, TP_E_UNSUPPORTED,
-                     "`tilepack plan` says why of each; --include, --exclude and a recipe choose",
-                     "no weight would be converted: %s", reasons_text(sum, text));
+    bool left = false;
+    for (size_t i = 0; i < sum->reasons; i++)
+        left |= sum->reason[i].why && strcmp(sum->reason[i].why, TP_REASON_LEFT) == 0;
+    tp_err_hint(err, "`tilepack plan` says why of each; --include, --exclude and a recipe choose%s",
+                left ? ", --plain convert quantizes what was left plain" : "");
+    return tp_fail(err, TP_E_UNSUPPORTED, "no weight would be converted: %s",
+                   reasons_text(sum, text));
 }
 
 /* The part that is converted or in the format already, in thousandths; 1000 is also none. */

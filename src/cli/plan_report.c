@@ -4,6 +4,7 @@
 
 #include "cli/fold.h"
 #include "cli/human.h"
+#include "cli/left_plain.h"
 #include "cli/report.h"
 #include "pack/plan/file/config.h"
 #include "pack/source/ckpt_dir.h"
@@ -101,8 +102,11 @@ static struct tp_tensor kept_tensor(const struct tp_plan *plan, size_t k)
 
 static const char *kept_reason(const struct tp_plan *plan, size_t k)
 {
-    return plan->kept[k].made ? "activation scale" : plan->kept[k].reason ? plan->kept[k].reason
-                                                                          : "not a weight matrix";
+    const struct tp_kept *kept = &plan->kept[k];
+    return kept->made       ? "activation scale"
+           : kept->reason   ? kept->reason
+           : kept->integers ? "integers that are no codes"
+                            : "not a weight matrix";
 }
 
 static bool kept_alike(const void *plan, size_t i, size_t j)
@@ -175,6 +179,7 @@ int tp_plan_print(const struct tp_plan *plan, const struct tp_options *o)
            plan->kept_count, tp_human_bytes(in, plan->bytes_in),
            tp_human_bytes(out, plan->bytes_out), plan->file_count,
            plan->file_count == 1 ? "" : "s");
+    tp_left_plain_print(plan);
     print_left_out(plan);
     note_search(plan);
     return status;
@@ -268,10 +273,9 @@ static void warn_card(const struct tp_plan *plan)
 
 static bool concerns(const struct tp_model_limit *limit, const struct tp_unit *unit)
 {
-    bool named = limit->formats == 0;
-    for (size_t f = 0; f < limit->formats && unit->form->format; f++)
-        named |= strcmp(limit->format[f], unit->form->format->name) == 0;
-    return unit->form->format && named &&
+    const struct tp_format *format = unit->form->format;
+    return format &&
+           (!limit->formats || tp_word_of(format->name, limit->format, limit->formats) >= 0) &&
            (!limit->experts || unit->form->rank == 3 || strstr(unit->name, ".experts."));
 }
 
@@ -325,25 +329,6 @@ void tp_plan_warn(const struct tp_plan *plan)
         tp_warn("%s%s: the bytes are right, but %s", plan->units[u].name,
                 alike > 1 ? " and others" : "", warning);
     }
-}
-
-void tp_plan_warn_unread(const struct tp_plan *plan)
-{
-    const char *first = NULL;
-    size_t count = 0;
-    for (size_t k = 0; k < plan->kept_count; k++) {
-        const struct tp_tensor *tensor = &plan->ckpt->tensors[plan->kept[k].tensor];
-        if (plan->kept[k].unit != UINT32_MAX || !tp_looks_packed(tensor))
-            continue;
-        if (count++ == 0)
-            first = tensor->name;
-    }
-    if (count == 1)
-        tp_warn("'%s' looks like the codes of a quantized weight, but is of no format that is read "
-                "here: it is copied as it is", first);
-    else if (count)
-        tp_warn("'%s' and %zu more look like the codes of quantized weights, but are of no format "
-                "that is read here: they are copied as they are", first, count - 1);
 }
 
 void tp_plan_warn_left(const struct tp_plan *plan)

@@ -13,9 +13,6 @@ int tp_plan_print_json(const struct tp_plan *plan);
 /* One line per distinct warning and per kept weight that was asked for. */
 void tp_plan_warn(const struct tp_plan *plan);
 
-/* One line about the tensors that are kept and look like weights of a format that is not read. */
-void tp_plan_warn_unread(const struct tp_plan *plan);
-
 /* Of what is written as a directory: one warning that names the files of the source which are
  * not copied along. */
 void tp_plan_warn_left(const struct tp_plan *plan);

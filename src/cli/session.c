@@ -2,6 +2,7 @@
 #include "cli/session.h"
 
 #include "base/suffix.h"
+#include "pack/quantizer/quantizer.h"
 #include "pack/os/os.h"
 
 #include <errno.h>
@@ -15,34 +16,40 @@ enum tp_code tp_request_facts(const struct tp_options *o, struct tp_request *req
 {
     enum tp_code code = TP_OK;
     request->merged = strcmp(o->merged, "convert") == 0;
+    request->plain = strcmp(o->plain, "convert") == 0;
     if (o->model_file)
         code = tp_request_model(request, o->model_file, err);
     return code ? code : tp_request_stacks(request, o->stacks, err);
 }
 
-static enum tp_code read_format(const char *path, struct tp_err *err)
+/* A user's file of facts, by the function that takes them. */
+static enum tp_code read_facts(const char *path, const char *command,
+                               enum tp_code (*add)(const char *, size_t, struct tp_err *),
+                               struct tp_err *err)
 {
     char *text;
     size_t size;
     enum tp_code code = tp_os_slurp(path, TP_FORMAT_MOST, &text, &size, err);
     if (code)
         return code;
-    code = tp_format_add(text, size, err);
+    code = add(text, size, err);
     free(text);
     if (code == TP_E_INPUT || code == TP_E_USAGE)
         tp_err_path(err, path);
     if (code == TP_E_INPUT)
-        tp_err_hint(err, "'tilepack formats NAME --json' prints a file to begin with");
+        tp_err_hint(err, "'tilepack %s NAME --json' prints a file to begin with", command);
     if (code == TP_E_USAGE)
         tp_err_hint(err, "give it another \"name\"");
     return code;
 }
 
-enum tp_code tp_read_formats(const struct tp_options *o, struct tp_err *err)
+enum tp_code tp_read_facts(const struct tp_options *o, struct tp_err *err)
 {
     enum tp_code code = TP_OK;
     for (size_t i = 0; i < o->format_file.count && !code; i++)
-        code = read_format(o->format_file.item[i], err);
+        code = read_facts(o->format_file.item[i], "formats", tp_format_add, err);
+    for (size_t i = 0; i < o->quantizer_file.count && !code; i++)
+        code = read_facts(o->quantizer_file.item[i], "quantizers", tp_quantizer_add, err);
     return code;
 }
 

@@ -9,8 +9,8 @@
 
 #include <stdatomic.h>
 
-/* Into a zeroed request, or one that --to began: what --model-file, --stacks and --merged say
- * of the model. The caller closes it in any case. */
+/* Into a zeroed request, or one that --to began: what --model-file, --stacks, --merged and
+ * --plain say. The caller closes it in any case. */
 enum tp_code tp_request_facts(const struct tp_options *o, struct tp_request *request,
                               struct tp_err *err);
 
@@ -18,7 +18,7 @@ enum tp_code tp_request_facts(const struct tp_options *o, struct tp_request *req
 enum tp_code tp_request_choice(const struct tp_options *o, struct tp_request *request,
                                struct tp_err *err);
 /* Reads the formats of --format-file, before anything asks for a format. */
-enum tp_code tp_read_formats(const struct tp_options *o, struct tp_err *err);
+enum tp_code tp_read_facts(const struct tp_options *o, struct tp_err *err);
 
 /* The request that --to or --recipe, --set, --include, ... make; options.c saw to it that
  * they go together. A file of importance is not opened yet. */

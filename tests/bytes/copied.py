@@ -226,8 +226,8 @@ def excluded(work, path, to, text):
     tensors, meta = stfile.load(path)
     other = stfile.from_f32("BF16", np.ones((256, 256), np.float32))
     stfile.save(beside, {**tensors, "other.weight": other}, meta)
-    convert = ("convert", beside, "-o", out, "--to", to, "--exclude", "^(?!other)", "--quiet",
-               "--force")
+    convert = ("convert", beside, "-o", out, "--to", to, "--exclude", "^(?!other)", "--plain",
+               "convert", "--quiet", "--force")
     done = tool.run(*convert, check=False)
     if text is None:
         tally.check(done.returncode == 0 and

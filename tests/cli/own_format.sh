@@ -66,6 +66,23 @@ check "diff" "$TILEPACK" diff "$work/packed" "$work/packed"
 fails "convert does not take it" 4 "is not known here" \
     "$TILEPACK" convert "$work/packed" -o "$work/other" --to fp8-ct
 
+# Parts are merged with the file that they were made with. Without it, and of a source whose format
+# is not known, nothing is made.
+for part in 1 2; do
+    check "part $part" convert parted --part $part/2 --format-file "$own" -q
+done
+fails "merge, without the file" 4 "the format 'fp8-own' is not known here" \
+    "$TILEPACK" merge "$work/parted"
+fails "merge, with another file" 4 "is another one than that which it was made with" \
+    "$TILEPACK" merge "$work/parted" --format-file "$work/changed.json"
+check "merge" "$TILEPACK" merge "$work/parted" --format-file "$own"
+check "it is what one process makes" \
+    cmp "$work/parted/model.safetensors" "$work/packed/model.safetensors"
+check "a part of known weights" "$TILEPACK" convert "$work/model" -o "$work/known" --to fp8-ct \
+    --part 1/1 -q
+fails "merge, of a source that is not known" 4 "format 'fp8-own', version 1, is not known here" \
+    "$TILEPACK" merge "$work/known" --source "$work/packed"
+
 # Files that are refused.
 refuse() { # name, sed expression, text
     sed "$2" "$own" >"$work/bad.json"

@@ -563,7 +563,7 @@ def requests():
               }, {
                   "rules": [{
                       "match": "a", "to": "w4a8-ct", "search": "mse", "signed": True,
-                      "importance": "none"
+                      "importance": "none", "plain": "convert"
                   }]
               }]
     for i, value in enumerate(wrong):
@@ -589,7 +589,7 @@ def requests():
     with open(os.path.join(ROOT, "models", "mixtral.json"), encoding="utf-8") as file:
         model = json.load(file)
     for i, change in enumerate(
-        ({"stacks": "ekn", "merged": True, "weights_only": True}, {"stacks": "odd"},
+        ({"stacks": "ekn", "merged": True, "weights_only": True, "plain": "keep"}, {"stacks": "odd"},
          {"model": model}, {"model": {"name": 5}}, {"model": []})):
         seed("request", f"recorded-model-{i}", json.dumps(dict(recorded, **change)))
     for i, rule in enumerate(({"match": "", "keep": True},

@@ -111,6 +111,7 @@ one() { # name
     search) part search "$PYTHON" tests/bytes/search.py ;;
     consumer) part consumer "$PYTHON" tests/bytes/consumer.py $formats ;;
     inputs) part inputs "$PYTHON" tests/bytes/inputs.py ;;
+    sources) part sources "$PYTHON" tests/bytes/sources.py ;;
     old) part old "$PYTHON" tests/bytes/old_files.py ;;
     quality) part quality "$PYTHON" tests/bytes/quality.py ;;
     pairs) part pairs "$PYTHON" tests/bytes/pairs.py ;;

@@ -94,6 +94,8 @@ check 'the source distribution builds' env -u MAKEFLAGS -u MAKELEVEL CFLAGS="-O1
     sh -c "cd '$work/sdist' && exec '$tools' -m hatchling build -t wheel -d '$work/sdist-wheel'"
 "$TILEPACK" formats >"$work/formats"
 "$TILEPACK" models >"$work/models"
+"$TILEPACK" quantizers >"$work/quantizers"
 check 'with all formats' sh -c "'$work/sdist-build/tilepack' formats | diff - '$work/formats'"
+check 'all quantizers' sh -c "'$work/sdist-build/tilepack' quantizers | diff - '$work/quantizers'"
 check 'and all models' sh -c "'$work/sdist-build/tilepack' models | diff - '$work/models'"
 finish

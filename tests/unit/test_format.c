@@ -9,7 +9,6 @@
 #include "pack/api/tilepack.h"
 #include "pack/format/format.h"
 #include "pack/format/format_parse.h"
-#include "pack/format/recognise.h"
 #include "pack/text/embedded.h"
 #include "pack/schedule/gpus.h"
 #include "failing_memory.h"
@@ -62,43 +61,6 @@ static void embedded_formats_are_valid(void **state)
         assert_true(strcmp(formats[i - 1]->name, formats[i]->name) < 0);
     assert_non_null(tp_format_find("w4a8-cutlass"));
     assert_null(tp_format_find("w4a8"));
-}
-
-static bool same_word(const char *a, const char *b)
-{
-    return a == b || (a && b && strcmp(a, b) == 0);
-}
-
-static bool is_row_of(const struct tp_recognised *row, const struct tp_format *format, uint32_t i)
-{
-    const struct tp_format_out *out = &format->out[i];
-    return strcmp(row->format, format->name) == 0 && strcmp(row->suffix, out->suffix) == 0 &&
-           same_word(row->also[0], out->also[0]) && same_word(row->also[1], out->also[1]) &&
-           strcmp(row->joint, format->joint) == 0 && same_word(row->stem, format->stem) &&
-           row->role == format->op.out[i].role && row->dtype == out->dtype &&
-           row->codec == format->op.codec && row->bits == format->bits &&
-           row->has_config == (format->config != NULL) &&
-           row->stored_less == (format->op.zero_add > 0) &&
-           row->activations == format->activations;
-}
-
-/* The table that the build made says what the formats say, in the order in which they are tried. */
-static void rows_are_those_of_the_formats(void **state)
-{
-    (void)state;
-    const struct tp_recognised *row = tp_recognised;
-    size_t count;
-    const struct tp_format *const *formats = tp_formats(&count);
-    for (int turn = 0; turn < 2; turn++)
-        for (size_t f = 0; f < count; f++) {
-            bool tried = turn == 0 ? formats[f]->config != NULL
-                                   : !formats[f]->config && formats[f]->input_only;
-            for (uint32_t i = 0; tried && !formats[f]->described_only && i < formats[f]->op.outs;
-                 i++, row++)
-                if (!row->format || !is_row_of(row, formats[f], i))
-                    fail_msg("%s, output %u: its row is another one", formats[f]->name, i);
-        }
-    assert_null(row->format);
 }
 
 static void settings_change_the_operation(void **state)
@@ -249,7 +211,7 @@ static void refused(const char *name, const char *from, const char *to, const ch
     struct tp_format parsed;
     struct tp_err err = {0};
     char *bad = edited(tp_format_find(name), from, to);
-    assert_int_equal(tp_format_parse(bad, 0, &parsed, &err), TP_E_INPUT);
+    assert_int_equal(tp_format_parse(bad, &(struct tp_format_as){0}, &parsed, &err), TP_E_INPUT);
     assert_true(err.what[0]);
     if (!strstr(err.what, what))
         fail_msg("%s: '%s', not '%s'", to, err.what, what);
@@ -416,7 +378,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_that_comes_back_is_used),
-        cmocka_unit_test(rows_are_those_of_the_formats),
         cmocka_unit_test(embedded_formats_are_valid), cmocka_unit_test(settings_change_the_operation),
         cmocka_unit_test(granules_embed),             cmocka_unit_test(shapes_invert),
         cmocka_unit_test(shapes_hold_their_layouts),

@@ -146,8 +146,8 @@ static void memory_that_is_short(void **state)
         struct tp_err err = {0};
         uint64_t mark = tp_json_mark();
         failing_begin(at);
-        json_t *value = tp_json_load(text, sizeof text - 1, NULL), *copy = tp_json_copy(value);
-        json_t *made = json_object();
+        json_t *value = tp_json_load(text, sizeof text - 1, NULL), *made = json_object();
+        json_t *merged = tp_json_merge(json_incref(value), whole);
         tp_json_set(made, "a", json_string("b"));
         tp_json_set(made, "list", json_array());
         tp_json_append(json_object_get(made, "list"), json_integer(7));
@@ -156,7 +156,7 @@ static void memory_that_is_short(void **state)
         over = failing_left;
         failing_end();
         if (tp_json_check(mark, TP_OK, &err) == TP_OK) {
-            assert_true(json_equal(value, whole) && json_equal(copy, whole));
+            assert_true(json_equal(value, whole) && json_equal(merged, whole));
             assert_int_equal(json_object_size(made), 3);
             assert_string_equal(dump, printed);
         } else {
@@ -164,13 +164,32 @@ static void memory_that_is_short(void **state)
             failed++;
         }
         json_decref(value);
-        json_decref(copy);
+        json_decref(merged);
         json_decref(made);
         free(dump);
     }
     assert_true(failed > 30);
     free(printed);
     json_decref(whole);
+}
+
+/* What both have is of both, and what is merged stays as it was. */
+static void merged_objects(void **state)
+{
+    (void)state;
+    json_t *object = json_loads("{\"a\": {\"b\": {\"x\": 1}, \"c\": 2}, \"d\": [3], \"e\": {}}", 0, NULL);
+    json_t *with = json_loads("{\"a\": {\"b\": {\"y\": 4}}, \"d\": [], \"e\": 5, \"f\": 6}", 0, NULL);
+    json_t *both = json_loads("{\"a\": {\"b\": {\"x\": 1, \"y\": 4}, \"c\": 2}, \"d\": [], "
+                              "\"e\": 5, \"f\": 6}", 0, NULL);
+    json_t *before = json_deep_copy(object), *merged = tp_json_merge(json_incref(object), with);
+    assert_true(json_equal(merged, both) && json_equal(object, before));
+    json_t *same = tp_json_merge(merged, NULL);
+    assert_ptr_equal(same, merged);
+    json_decref(object);
+    json_decref(with);
+    json_decref(both);
+    json_decref(before);
+    json_decref(same);
 }
 
 /* Reads the text with so much heap left; what is not enough is said to be too little. */
@@ -217,6 +236,7 @@ int main(void)
         cmocka_unit_test(depth_is_bounded),
         cmocka_unit_test(keeps_numbers),
         cmocka_unit_test(memory_that_is_short),
+        cmocka_unit_test(merged_objects),
         cmocka_unit_test(counts_against_the_ceiling),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -218,8 +218,37 @@ static void strict(void **state)
         if (!strstr(err.what, cases[i].what))
             fail_msg("%s, not %s", err.what, cases[i].what);
     }
+}
+
+static void found_by(const char *word, bool architecture, const struct tp_model *model)
+{
+    const struct tp_model *found;
+    assert_int_equal(tp_model_of(word, architecture, &found, NULL), TP_OK);
+    if (found != model)
+        fail_msg("%s is found in %s, not in %s", word, found ? found->name : "none", model->name);
+}
+
+/* Files are parsed when they are asked for: here all, and each is found by all of its words. */
+static void embedded_models_are_valid_and_found(void **state)
+{
+    (void)state;
     struct tp_err err = {0};
-    assert_int_equal(tp_models_check(&err), TP_OK);
+    const struct tp_model *found;
+    size_t count;
+    const struct tp_model *const *all = tp_models(&count, &err);
+    if (err.code)
+        fail_msg("%s: %s", err.path, err.what);
+    assert_true(count > 30);
+    for (size_t i = 0; i < count; i++) {
+        assert_true(tp_model_get(all[i]->name, &found, NULL) == TP_OK && found == all[i]);
+        for (size_t t = 0; t < all[i]->types; t++)
+            found_by(all[i]->type[t], false, all[i]);
+        for (size_t a = 0; a < all[i]->architectures; a++)
+            found_by(all[i]->architecture[a], true, all[i]);
+    }
+    assert_true(tp_model_get("none", &found, NULL) == TP_OK && !found);
+    assert_true(tp_model_of("", false, &found, NULL) == TP_OK && !found);
+    assert_true(tp_model_of("name", false, &found, NULL) == TP_OK && !found); /* a key */
 }
 
 int main(void)
@@ -233,6 +262,7 @@ int main(void)
         cmocka_unit_test(models),
         cmocka_unit_test(layouts),
         cmocka_unit_test(strict),
+        cmocka_unit_test(embedded_models_are_valid_and_found),
     };
     return cmocka_run_group_tests(tests, read_facts, NULL);
 }

@@ -368,6 +368,25 @@ static void recorded_stacks_may_lack_experts(void **state)
     drop(&m);
 }
 
+/* 0.2.0, whose requests do not say it, quantized what the source's quantizer had left plain. */
+static void recorded_requests_say_what_becomes_of_plain_weights(void **state)
+{
+    static const struct {
+        const char *text;
+        bool plain;
+    } cases[] = {{"{\"rules\":[]}", true},
+                 {"{\"rules\":[],\"plain\":\"convert\"}", true},
+                 {"{\"rules\":[],\"plain\":\"keep\"}", false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tp_request request;
+        struct tp_err err = {0};
+        assert_int_equal(tp_request_parse(cases[i].text, &request, &err), TP_OK);
+        assert_int_equal(request.plain, cases[i].plain);
+        tp_request_close(&request);
+    }
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -426,6 +445,7 @@ int main(void)
         cmocka_unit_test(boxes_cover_units),
         cmocka_unit_test(columns_are_read_in_long_runs),
         cmocka_unit_test(recorded_stacks_may_lack_experts),
+        cmocka_unit_test(recorded_requests_say_what_becomes_of_plain_weights),
         cmocka_unit_test(no_tensor_is_taken_twice),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

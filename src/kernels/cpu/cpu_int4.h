@@ -178,10 +178,10 @@ static inline bool int4_is_ct_sized(const struct tp_op *op)
 V void int_scale1(bool half, float reach, uint32_t amax, uint16_t *bits, float *s)
 {
     float x = tp_bits_f32(amax) / reach;
-    *bits = half ? tp_f32_to_f16(x) : tp_f32_to_bf16(x);
+    *bits = tp_half_of(half, x);
     if (*bits == 0)
         *bits = half ? 0x1400 : 0x3C00;
-    *s = half ? tp_f16_to_f32(*bits) : tp_bf16_to_f32(*bits);
+    *s = tp_half_value(half, *bits);
 }
 
 /* Scales of the type that the rule says, one row each; of int4 with F16 scales not the

@@ -24,7 +24,7 @@ uint32_t tp_amax_bits(const float *values, uint64_t count)
 
 static float int_scale_value(const struct tp_op *op, uint16_t bits)
 {
-    return op->scale_rule == TP_INT_SCALE_F16 ? tp_f16_to_f32(bits) : tp_bf16_to_f32(bits);
+    return tp_half_value(op->scale_rule == TP_INT_SCALE_F16, bits);
 }
 
 /* The 16-bit scale of a block; where it would be 0, the eps of its type. */
@@ -32,12 +32,9 @@ static uint16_t int_scale(const struct tp_op *op, uint32_t amax)
 {
     /* half of what the codes span: 7.5 or 127.5 scales reach the largest magnitude */
     float scale = tp_bits_f32(amax) / ((float)tp_op_middle(op) - 0.5f);
-    if (op->scale_rule == TP_INT_SCALE_F16) {
-        uint16_t half = tp_f32_to_f16(scale);
-        return half ? half : 0x1400; /* 2^-10 */
-    }
-    uint16_t bits = tp_f32_to_bf16(scale);
-    return bits ? bits : 0x3C00; /* 2^-7 */
+    bool f16 = op->scale_rule == TP_INT_SCALE_F16;
+    uint16_t bits = tp_half_of(f16, scale);
+    return bits ? bits : f16 ? 0x1400 /* 2^-10 */ : 0x3C00 /* 2^-7 */;
 }
 
 /* Rounded to the type of the scale. */
@@ -45,8 +42,7 @@ static float int_quotient(const struct tp_op *op, float q)
 {
     if (op->rule != TP_INT4_QUOTIENT_BF16)
         return q;
-    return op->scale_rule == TP_INT_SCALE_F16 ? tp_f16_to_f32(tp_f32_to_f16(q))
-                                              : tp_bf16_to_f32(tp_f32_to_bf16(q));
+    return tp_half_round(op->scale_rule == TP_INT_SCALE_F16, q);
 }
 
 /* Clamp first, then ties to even, as compressed-tensors does. */
@@ -331,7 +327,7 @@ bool tp_codec_encode(const struct tp_op *op, const float *values, uint64_t count
     arithmetic[op->codec].encode(op, values, count, amax, global, codes, scale);
     if (op->codec == TP_CODEC_MXFP8 && op->rule == TP_MX_CT)
         return amax >= 0x7F600000u; /* 1.75 * 2^127, see tp_mx_ct() */
-    if (tp_op_is_int(op) && op->scale_rule == TP_INT_SCALE_F16 && (*scale & 0x7C00) == 0x7C00)
+    if (tp_op_has_f16_scales(op) && (*scale & 0x7C00) == 0x7C00)
         return true; /* beyond what F16 holds */
     return amax >= TP_F32_INF_BITS;
 }
@@ -342,9 +338,12 @@ void tp_codec_codes(const struct tp_op *op, const float *values, uint64_t count,
     arithmetic[op->codec].codes(op, values, count, scale, global, codes);
 }
 
-float tp_codec_code_value(enum tp_codec codec, uint8_t code)
+float tp_codec_code_value(const struct tp_op *op, uint8_t code)
 {
-    return arithmetic[codec].code_value(code);
+    int codes = tp_op_find(op, TP_ROLE_CODES);
+    return codes >= 0 && op->out[codes].element == TP_ELEM_E5M2
+               ? tp_f16_to_f32((uint16_t)(code << 8))
+               : arithmetic[op->codec].code_value(code);
 }
 
 float tp_codec_scale_value(const struct tp_op *op, uint32_t scale_bits)

@@ -54,7 +54,7 @@ uint8_t tp_nvfp4_block_scale(const struct tp_op *op, uint32_t amax, float global
                              float *factor);
 
 /* Value of a canonical code before scaling, and of a scale's bits. */
-float tp_codec_code_value(enum tp_codec codec, uint8_t code);
+float tp_codec_code_value(const struct tp_op *op, uint8_t code);
 float tp_codec_scale_value(const struct tp_op *op, uint32_t scale_bits);
 
 /* W4A8: group scales (bf16 bits, G of one output row) -> e4m3 group scales and

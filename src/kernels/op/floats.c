@@ -8,11 +8,6 @@
 
 #include <string.h>
 
-enum tp_dtype tp_floats_dtype(enum tp_element element)
-{
-    return tp_elements[element].dtype;
-}
-
 bool tp_floats_any_nonfinite(enum tp_dtype type, const void *values, uint64_t count)
 {
     const uint64_t every16 = UINT64_C(0x0001000100010001), every32 = UINT64_C(0x0000000100000001);
@@ -45,7 +40,7 @@ static void convert(enum tp_dtype type, const void *values, uint64_t from, enum 
     }
     float value = tp_load_value(values, type, from);
     uint32_t word = tp_f32_bits(value);
-    uint16_t half = target == TP_BF16 ? tp_f32_to_bf16(value) : tp_f32_to_f16(value);
+    uint16_t half = tp_half_of(target == TP_F16, value);
     memcpy(at, target == TP_F32 ? (void *)&word : (void *)&half, width);
 }
 
@@ -72,7 +67,7 @@ void tp_floats_encode(const struct tp_op *op, struct tp_args *args)
         tp_plane_enter(&p, e);
         for (uint64_t n = 0; n < box.n; n++)
             for (uint64_t k = 0; k < box.k; k++)
-                store(args, args->dtype, args->in[0], i++, tp_floats_dtype(p.element), p.data,
+                store(args, args->dtype, args->in[0], i++, tp_elements[p.element].dtype, p.data,
                       tp_plane_at(&p, n, k));
     }
 }
@@ -92,8 +87,8 @@ void tp_floats_repack(const struct tp_op *from, const struct tp_op *to, struct t
         tp_plane_enter(&q, e);
         for (uint64_t n = 0; n < box.n && q.data; n++)
             for (uint64_t k = 0; k < box.k; k++)
-                store(args, tp_floats_dtype(p.element), p.data, tp_plane_at(&p, n, k),
-                      tp_floats_dtype(q.element), q.data, tp_plane_at(&q, n, k));
+                store(args, tp_elements[p.element].dtype, p.data, tp_plane_at(&p, n, k),
+                      tp_elements[q.element].dtype, q.data, tp_plane_at(&q, n, k));
     }
 }
 
@@ -109,7 +104,7 @@ void tp_floats_decode(const struct tp_op *op, struct tp_args *args)
         tp_plane_enter(&p, e);
         for (uint64_t n = 0; n < box.n; n++)
             for (uint64_t k = 0; k < box.k; k++)
-                convert(tp_floats_dtype(p.element), p.data, tp_plane_at(&p, n, k), args->dtype,
+                convert(tp_elements[p.element].dtype, p.data, tp_plane_at(&p, n, k), args->dtype,
                         args->out[0], i++);
     }
 }

@@ -12,9 +12,6 @@ void tp_floats_encode(const struct tp_op *op, struct tp_args *args);
 void tp_floats_repack(const struct tp_op *from, const struct tp_op *to, struct tp_args *args);
 void tp_floats_decode(const struct tp_op *op, struct tp_args *args);
 
-/* The dtype of plain values that such an element is. */
-enum tp_dtype tp_floats_dtype(enum tp_element element);
-
 /* Whether any number of that type (BF16, F16, F32) is NaN or infinite. */
 bool tp_floats_any_nonfinite(enum tp_dtype type, const void *values, uint64_t count);
 

@@ -95,6 +95,7 @@ enum tp_element {
     TP_ELEM_INT8, /* a signed byte: an int4 value, or that of an INT8 code */
     TP_ELEM_UINT8B128, /* a byte that is the INT8 value plus 128 */
     TP_ELEM_E5M3, /* a scale byte without a sign: see tp_e5m3_of() in scalar.h */
+    TP_ELEM_E5M2, /* a code of FP8 sources: the upper half of an F16 */
     TP_ELEM_COUNT,
 };
 unsigned tp_element_bits(enum tp_element element);
@@ -338,6 +339,9 @@ bool tp_op_zero_is_product(const struct tp_op *op);
 /* True when one scale is that of the whole weight (of each expert), and found before any box
  * is encoded: FP8 with a GLOBAL and no SCALE. */
 bool tp_op_per_tensor(const struct tp_op *op);
+/* Whether codes are the numbers themselves, so that nothing was quantized: FLOAT, and FP8 without any
+ * scale. */
+bool tp_op_is_number(const struct tp_op *op);
 
 /* True when codes are integers and scales 16-bit floats: INT4 and INT8. */
 bool tp_op_is_int(const struct tp_op *op);

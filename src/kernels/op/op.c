@@ -207,11 +207,6 @@ enum tp_code tp_args_check(const struct tp_args *args, struct tp_err *err)
 
 /* ---- encoding ----------------------------------------------------------- */
 
-static bool has_half_scales(const struct tp_op *op)
-{
-    return tp_op_is_int(op) && op->scale_rule == TP_INT_SCALE_F16;
-}
-
 enum tp_search tp_op_search(const struct tp_op *op)
 {
     const struct tp_codec_traits *codec = &tp_codecs[op->codec];
@@ -220,7 +215,7 @@ enum tp_search tp_op_search(const struct tp_op *op)
     if (!codec->searches_rows ||
         (op->search == TP_SEARCH_MSE && tp_op_find(op, TP_ROLE_GROUP8) < 0))
         return TP_SEARCH_MSE;
-    return has_half_scales(op) ? TP_SEARCH_NONE : TP_SEARCH_W4A8;
+    return tp_op_has_f16_scales(op) ? TP_SEARCH_NONE : TP_SEARCH_W4A8;
 }
 
 /* ---- repacking ---------------------------------------------------------- */
@@ -289,6 +284,12 @@ float tp_repack_global(const struct tp_op *from, const struct tp_op *to, float g
 bool tp_op_per_tensor(const struct tp_op *op)
 {
     return op->codec == TP_CODEC_FP8 && tp_op_find(op, TP_ROLE_SCALE) < 0;
+}
+
+bool tp_op_is_number(const struct tp_op *op)
+{
+    return tp_codecs[op->codec].is_number ||
+           (tp_op_per_tensor(op) && tp_op_find(op, TP_ROLE_GLOBAL) < 0);
 }
 
 bool tp_op_zero_is_product(const struct tp_op *op)

@@ -78,7 +78,7 @@ struct tp_plane tp_plane_open_every(const struct tp_op *op, enum tp_role role,
         return p;
     p.element = op->out[i].element;
     p.middle = (uint8_t)tp_op_middle(op);
-    p.half = tp_op_is_int(op) && op->scale_rule == TP_INT_SCALE_F16;
+    p.half = tp_op_has_f16_scales(op);
     p.fill = op->out[i].fill;
     p.least = op->out[i].least;
     p.factor = op->out[i].factor;
@@ -170,28 +170,31 @@ static float scale_value(const struct tp_plane *p, enum tp_codec codec, uint32_t
     return tp_codec_scale_value(&op, bits);
 }
 
-/* The number is rounded before it is multiplied: that is what engines do, and the product is
- * exact then, or infinite. */
-static uint16_t times_bf16(const struct tp_plane *p, uint16_t half)
+static bool is_f16(const struct tp_plane *p) { return p->element == TP_ELEM_F16; }
+
+/* Whether the scales of the codec are such numbers, whose bits are stored then. */
+static bool is_own(const struct tp_plane *p, enum tp_codec codec)
 {
-    return p->factor ? tp_f32_to_bf16(ldexpf(tp_bf16_to_f32(half), p->factor)) : half;
+    return is_int(codec) && p->element == (p->half ? TP_ELEM_F16 : TP_ELEM_BF16);
 }
 
-static uint16_t times_f16(const struct tp_plane *p, uint16_t half)
+/* The number is rounded before it is multiplied: that is what engines do, and the product is
+ * exact then, or infinite. */
+static uint16_t times(const struct tp_plane *p, float value)
 {
-    return p->factor ? tp_f32_to_f16(ldexpf(tp_f16_to_f32(half), p->factor)) : half;
+    float number = tp_half_round(is_f16(p), value);
+    return tp_half_of(is_f16(p), p->factor ? ldexpf(number, p->factor) : value);
 }
 
 bool tp_factor_fits(const struct tp_op_out *out, float value)
 {
     if (!out->factor || !isfinite(value))
         return true;
-    if (out->element == TP_ELEM_F16)
-        value = tp_f16_to_f32(tp_f32_to_f16(value));
-    else if (out->element == TP_ELEM_BF16)
-        value = tp_bf16_to_f32(tp_f32_to_bf16(value));
+    const bool f16 = out->element == TP_ELEM_F16;
+    if (tp_element_bits(out->element) == 16)
+        value = tp_half_round(f16, value);
     value = ldexpf(value, out->factor);
-    return isfinite(out->element == TP_ELEM_F16 ? tp_f16_to_f32(tp_f32_to_f16(value)) : value);
+    return isfinite(f16 ? tp_half_round(f16, value) : value);
 }
 
 /* `bits` in the codec's own form, see tp_codec_encode(). */
@@ -203,11 +206,8 @@ void tp_store_scale(const struct tp_plane *p, enum tp_codec codec, uint64_t at, 
     uint16_t half;
     switch (p->element) {
     case TP_ELEM_BF16:
-        half = is_int(codec) && !p->half ? (uint16_t)bits : times_bf16(p, tp_f32_to_bf16(value));
-        memcpy(p->data + 2 * at, &half, 2);
-        break;
     case TP_ELEM_F16:
-        half = is_int(codec) && p->half ? (uint16_t)bits : times_f16(p, tp_f32_to_f16(value));
+        half = is_own(p, codec) ? (uint16_t)bits : times(p, value);
         memcpy(p->data + 2 * at, &half, 2);
         break;
     case TP_ELEM_E5M3:
@@ -252,13 +252,7 @@ static bool is_product(const struct tp_plane *zero)
 /* Minus the product of a zero point and its scale, as its type has it. */
 static uint16_t product_of(const struct tp_plane *p, int zero, float scale)
 {
-    float product = -scale * (float)zero;
-    return p->element == TP_ELEM_F16 ? tp_f32_to_f16(product) : tp_f32_to_bf16(product);
-}
-
-static float product_value(const struct tp_plane *p, uint16_t half)
-{
-    return p->element == TP_ELEM_F16 ? tp_f16_to_f32(half) : tp_bf16_to_f32(half);
+    return tp_half_of(is_f16(p), -scale * (float)zero);
 }
 
 void tp_store_zero(const struct tp_plane *p, uint64_t at, int zero, float scale)
@@ -275,7 +269,7 @@ int tp_load_zero(const struct tp_plane *p, uint64_t at, float scale)
 {
     if (!is_product(p))
         return tp_load_code(p, at);
-    float stored = product_value(p, load_u16(p, at));
+    float stored = tp_half_value(is_f16(p), load_u16(p, at));
     float zero = rintf(-stored / scale), most = (float)(2 * p->middle - 1);
     if (!(zero >= 0.0f)) /* below, or no number: 0 / 0 */
         return zero < 0.0f ? 0 : p->middle;
@@ -284,8 +278,8 @@ int tp_load_zero(const struct tp_plane *p, uint64_t at, float scale)
 
 bool tp_zero_is_whole(const struct tp_plane *p, uint64_t at, float scale)
 {
-    float nearest = product_value(p, product_of(p, tp_load_zero(p, at, scale), scale));
-    return !is_product(p) || product_value(p, load_u16(p, at)) == nearest;
+    float nearest = tp_half_value(is_f16(p), product_of(p, tp_load_zero(p, at, scale), scale));
+    return !is_product(p) || tp_half_value(is_f16(p), load_u16(p, at)) == nearest;
 }
 
 /* The inverse of tp_store_scale(); for integers any float is rounded to their scale's type. */
@@ -294,14 +288,10 @@ uint32_t tp_load_scale(const struct tp_plane *p, enum tp_codec codec, uint64_t a
     float value;
     switch (p->element) {
     case TP_ELEM_BF16:
-        if (is_int(codec) && !p->half)
-            return load_u16(p, at);
-        value = divided(p, tp_bf16_to_f32(load_u16(p, at)));
-        break;
     case TP_ELEM_F16:
-        if (is_int(codec) && p->half)
+        if (is_own(p, codec))
             return load_u16(p, at);
-        value = divided(p, tp_f16_to_f32(load_u16(p, at)));
+        value = divided(p, tp_half_value(is_f16(p), load_u16(p, at)));
         break;
     case TP_ELEM_F32:
         value = divided(p, tp_load_f32(p, at));
@@ -315,7 +305,7 @@ uint32_t tp_load_scale(const struct tp_plane *p, enum tp_codec codec, uint64_t a
         return p->data[at];
     }
     if (is_int(codec))
-        return p->half ? tp_f32_to_f16(value) : tp_f32_to_bf16(value);
+        return tp_half_of(p->half, value);
     return codec == TP_CODEC_FP8 ? tp_f32_bits(value) : p->data[at];
 }
 
@@ -328,6 +318,6 @@ float tp_load_value(const void *values, enum tp_dtype dtype, uint64_t i)
         return tp_bits_f32(word);
     }
     memcpy(&half, (const uint8_t *)values + 2 * i, 2);
-    return dtype == TP_BF16 ? tp_bf16_to_f32(half) : tp_f16_to_f32(half);
+    return tp_half_value(dtype == TP_F16, half);
 }
 

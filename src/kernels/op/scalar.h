@@ -91,6 +91,14 @@ TP_HD uint16_t tp_f32_to_f16(float x)
     return (uint16_t)(sign | (tp_f32_bits(tp_bits_f32(m) + 0.5f) - 0x3F000000u));
 }
 
+/* A 16-bit float: F16, else bf16; and a number as it is as one. */
+TP_HD uint16_t tp_half_of(bool f16, float x) { return f16 ? tp_f32_to_f16(x) : tp_f32_to_bf16(x); }
+TP_HD float tp_half_value(bool f16, uint16_t h)
+{
+    return f16 ? tp_f16_to_f32(h) : tp_bf16_to_f32(h);
+}
+TP_HD float tp_half_round(bool f16, float x) { return tp_half_value(f16, tp_half_of(f16, x)); }
+
 /* Saturating, round to nearest even; NaN of either sign becomes 0x7F. */
 TP_HD uint8_t tp_e4m3_of(float x)
 {

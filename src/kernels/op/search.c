@@ -8,11 +8,11 @@
 #include "kernels/op/codec.h"
 #include "kernels/op/search_codec.h"
 #include "kernels/op/search_scalar.h"
+#include "kernels/op/traits.h"
 
 static bool is_live(const struct tp_op *op, uint32_t amax)
 {
-    bool half = tp_op_is_int(op) && op->scale_rule == TP_INT_SCALE_F16;
-    return tp_search_live(amax) && (!half || tp_search_half_live(amax));
+    return tp_search_live(amax) && (!tp_op_has_f16_scales(op) || tp_search_half_live(amax));
 }
 
 bool tp_search_block(const struct tp_op *op, const float *values, uint64_t count, float global,

@@ -86,14 +86,14 @@ TP_HD int tp_search_int4_thousandths(int i) { return i == 0 ? 0 : i == 1 ? 1030 
 TP_HD uint16_t tp_search_int4_scale(uint32_t amax, bool half, bool is_signed, int i)
 {
     float s = tp_search_int4_shrunk(amax, is_signed, tp_search_int4_thousandths(i));
-    return half ? tp_f32_to_f16(s) : tp_f32_to_bf16(s);
+    return tp_half_of(half, s);
 }
 
 /* One step of the code. A bf16 scale is above 2^(e-4) and has 8 bits, so that its step is an
  * integer before it is rounded. */
 TP_HD int32_t tp_search_int4_step(uint16_t scale, bool half, int e)
 {
-    return tp_search_int(half ? tp_f16_to_f32(scale) : tp_bf16_to_f32(scale), e);
+    return tp_search_int(tp_half_value(half, scale), e);
 }
 
 /* ---- W4A8 ---------------------------------------------------------------- */

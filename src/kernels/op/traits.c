@@ -18,6 +18,7 @@ static uint64_t little(const uint8_t *at, unsigned bytes)
 static double e2m1(const uint8_t *at) { return tp_e2m1_value(*at); }
 static double e4m3(const uint8_t *at) { return tp_e4m3_value(*at); }
 static double e5m3(const uint8_t *at) { return tp_e4m3_value(tp_e5m3_to_e4m3(*at)); }
+static double e5m2(const uint8_t *at) { return tp_f16_to_f32((uint16_t)(*at << 8)); }
 static double e8m0(const uint8_t *at) { return tp_e8m0_value(*at); }
 static double bf16(const uint8_t *at) { return tp_bf16_to_f32((uint16_t)little(at, 2)); }
 static double f16(const uint8_t *at) { return tp_f16_to_f32((uint16_t)little(at, 2)); }
@@ -44,6 +45,7 @@ const struct tp_element_traits tp_elements[TP_ELEM_COUNT] = {
     [TP_ELEM_INT8] = {"int8", 8, .dtype = TP_I8, .value = int8},
     [TP_ELEM_UINT8B128] = {"uint8b128", 8, .dtype = TP_U8, .value = byte},
     [TP_ELEM_E5M3] = {"e5m3", 8, .value = e5m3, .needs = TP_NEED_E5M3},
+    [TP_ELEM_E5M2] = {"e5m2", 8, .dtype = TP_F8_E5M2, .value = e5m2, .needs = TP_NEED_SLOW},
 };
 
 unsigned tp_element_bits(enum tp_element element) { return tp_elements[element].bits; }
@@ -64,17 +66,17 @@ static const char *const none[] = {NULL};
 #define FLOATS (HALVES | SET(F32))
 
 const struct tp_codec_traits tp_codecs[TP_CODEC_COUNT] = {
-    [TP_CODEC_INT4] = {"int4", int_rules, int_scales, .is_int = true, .middle = 8,
+    [TP_CODEC_INT4] = {"int4", int_rules, int_scales, .bits = 4, .is_int = true, .middle = 8,
                        .searches = true, .searches_rows = true,
                        .codes = SET(INT4) | SET(INT8), .scales = FLOATS},
-    [TP_CODEC_FP8] = {"fp8", fp8_rules, fp8_scales, .codes = SET(E4M3),
+    [TP_CODEC_FP8] = {"fp8", fp8_rules, fp8_scales, .bits = 8, .codes = SET(E4M3) | SET(E5M2),
                       .scales = FLOATS | SET(E8M0)},
-    [TP_CODEC_MXFP8] = {"mxfp8", mx_rules, none, .codes = SET(E4M3), .scales = SET(E8M0)},
-    [TP_CODEC_MXFP4] = {"mxfp4", mx_rules, none, .searches = true, .codes = SET(E2M1),
+    [TP_CODEC_MXFP8] = {"mxfp8", mx_rules, none, .bits = 8, .codes = SET(E4M3), .scales = SET(E8M0)},
+    [TP_CODEC_MXFP4] = {"mxfp4", mx_rules, none, .bits = 4, .searches = true, .codes = SET(E2M1),
                         .scales = SET(E8M0)},
-    [TP_CODEC_NVFP4] = {"nvfp4", nvfp4_rules, none, .has_global = true, .searches = true,
+    [TP_CODEC_NVFP4] = {"nvfp4", nvfp4_rules, none, .bits = 4, .has_global = true, .searches = true,
                         .codes = SET(E2M1), .scales = SET(E4M3) | SET(E5M3)},
-    [TP_CODEC_INT8] = {"int8", int_rules, int_scales, .is_int = true, .middle = 128,
+    [TP_CODEC_INT8] = {"int8", int_rules, int_scales, .bits = 8, .is_int = true, .middle = 128,
                        .codes = SET(INT8) | SET(UINT8B128), .scales = FLOATS},
     [TP_CODEC_FLOAT] = {"float", none, none, .is_number = true, .codes = FLOATS,
                         .needs = TP_NEED_NUMBERS},
@@ -98,6 +100,17 @@ static uint32_t elements_of(enum tp_codec codec, enum tp_role role)
 bool tp_codec_takes(enum tp_codec codec, enum tp_role role, enum tp_element element)
 {
     return elements_of(codec, role) >> element & 1;
+}
+
+uint8_t tp_codec_scale_rule(enum tp_codec codec, enum tp_element element)
+{
+    if (tp_codecs[codec].is_int)
+        return element == TP_ELEM_F16 ? TP_INT_SCALE_F16 : TP_INT_SCALE_BF16;
+    if (!*tp_codecs[codec].scale_rules)
+        return 0;
+    return element == TP_ELEM_E8M0   ? TP_FP8_SCALE_UE8M0
+           : element == TP_ELEM_BF16 ? TP_FP8_SCALE_BF16
+                                     : TP_FP8_SCALE_FP32;
 }
 
 bool tp_op_is_int(const struct tp_op *op) { return tp_codecs[op->codec].is_int; }

@@ -38,6 +38,7 @@ struct tp_codec_traits {
     bool searches;       /* scales can be searched for the least error */
     bool searches_rows;  /* and for the least error of what the W4A8 kernel computes */
     uint8_t middle;      /* of integers: the canonical code of 0 */
+    uint8_t bits;        /* of a code, as a description says it, however it is stored; 0: none */
     uint32_t codes, scales; /* the elements that they may have, as 1 << enum tp_element */
     uint32_t needs;      /* TP_NEED_... bits */
 };
@@ -50,8 +51,18 @@ extern const char *const tp_role_names[TP_ROLE_COUNT];
 /* Whether an output of that role may have that element. */
 bool tp_codec_takes(enum tp_codec codec, enum tp_role role, enum tp_element element);
 
+/* The word of scale_rules for scales that are stored as that element: what the stored type can hold
+ * decides where they can be taken over. */
+uint8_t tp_codec_scale_rule(enum tp_codec codec, enum tp_element element);
+
 /* The canonical code that stands for 0, from which codes count; 0 where they are no integers. */
 static inline int tp_op_middle(const struct tp_op *op) { return tp_codecs[op->codec].middle; }
+
+/* Whether scales are integers' of F16, else of bf16 or others. */
+static inline bool tp_op_has_f16_scales(const struct tp_op *op)
+{
+    return tp_codecs[op->codec].is_int && op->scale_rule == TP_INT_SCALE_F16;
+}
 
 #ifdef __cplusplus
 }

@@ -3,6 +3,7 @@
  */
 #include "pack/bench/bench.h"
 
+#include "base/suffix.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/op/row_set.h"
 #include "pack/bench/bench_cpu.h"
@@ -80,9 +81,9 @@ static enum tp_code choose_formats(struct lister *l)
             continue;
         struct chosen *chosen = &l->formats[l->count++];
         chosen->format = formats[f];
-        chosen->asked = l->options->format_count == 0;
-        for (size_t i = 0; i < l->options->format_count; i++)
-            chosen->asked |= strcmp(l->options->formats[i], formats[f]->name) == 0;
+        chosen->asked = l->options->format_count == 0 ||
+                        tp_word_of(formats[f]->name, l->options->formats,
+                                   l->options->format_count) >= 0;
     }
     for (size_t i = 0; i < l->options->format_count; i++, found = 0) {
         for (size_t f = 0; f < l->count; f++)

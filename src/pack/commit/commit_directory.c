@@ -101,10 +101,7 @@ static bool is_written(const struct sweep *s, const char *name)
     static const char *const written[] = {TP_INDEX_NAME, TP_MANIFEST_NAME, TP_MANIFEST_NEW,
                                           TP_PART_FILE, TP_JOURNAL_NAME, TP_REPLACES_NAME,
                                           "config.json", TP_CARD_NAME};
-    for (size_t i = 0; i < sizeof written / sizeof *written; i++)
-        if (strcmp(name, written[i]) == 0)
-            return true;
-    return tp_commit_is_shard(name) ||
+    return tp_word_of(name, written, TP_COUNT(written)) >= 0 || tp_commit_is_shard(name) ||
            (s->c->options->if_exists == TP_EXISTS_REPLACE && tp_commit_is_usual(name)) ||
            tp_names_sorted_have(s->copies, s->c->plan->ckpt->other_count, name, strlen(name),
                                 '\0');

@@ -30,10 +30,9 @@ static const char *const code_of[] = {"configuration_", "modeling_", "tokenizati
 
 bool tp_commit_is_usual(const char *name)
 {
-    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
-        if (strcmp(name, usual[i]) == 0)
-            return true;
-    for (size_t i = 0; i < sizeof code_of / sizeof *code_of; i++)
+    if (tp_word_of(name, usual, TP_COUNT(usual)) >= 0)
+        return true;
+    for (size_t i = 0; i < TP_COUNT(code_of); i++)
         if (tp_begins_with(name, code_of[i]) && tp_ends_with(name, ".py"))
             return true;
     return false;

@@ -3,6 +3,7 @@
 
 #include "base/layout_parse.h"
 #include "base/num.h"
+#include "base/suffix.h"
 #include "kernels/op/traits.h"
 
 #include <stdio.h>
@@ -26,12 +27,8 @@ const char *tp_part_name(enum tp_part part)
 int tp_param_find(const struct tp_param *param, const char *word)
 {
     for (uint32_t c = 0; c < param->count; c++) {
-        const char *const *name = param->aliases[c];
-        if (strcmp(param->choices[c], word) == 0)
-            return (int)c;
-        while (*name && strcmp(*name, word) != 0)
-            name++;
-        if (*name)
+        if (strcmp(param->choices[c], word) == 0 ||
+            tp_word_of(word, param->aliases[c], TP_MAX_ALIASES) >= 0)
             return (int)c;
     }
     return -1;
@@ -154,6 +151,12 @@ bool tp_format_box_of(const struct tp_format *format, const uint64_t *shape, uin
 {
     const struct tp_format_out *out = &format->out[tp_op_find(&format->op, TP_ROLE_CODES)];
     bool has_e = strcmp(out->shape[0], "E") == 0;
+    if (rank == 4 && has_e && out->rank == 3 && strcmp(out->shape[2], "K") == 0) {
+        *box = (struct tp_box3){1, shape[0], 1}; /* a convolution: a row for each output channel */
+        *weight_rank = 2;
+        return strcmp(out->shape[1], "N") == 0 && tp_mul_u64(&box->k, shape[1], shape[2]) &&
+               tp_mul_u64(&box->k, box->k, shape[3]) && box->n && box->k;
+    }
     if (rank != out->rank && (rank + 1 != out->rank || !has_e))
         return false;
     uint32_t skip = out->rank - rank;

@@ -13,7 +13,7 @@
 enum { TP_MAX_PARAMS = 6, TP_MAX_CHOICES = 8, TP_MAX_RANK = 6, TP_MAX_RULES = 6 };
 #define TP_GROUP_ROW UINT64_MAX /* a whole row is one group, whatever its K */
 #define TP_GROUP_MOST UINT64_C(65536) /* columns; a group of more is worked on as a whole row */
-enum { TP_MAX_ALSO = 2, TP_MAX_ABSENT = 2, TP_MAX_METHODS = 6, TP_MAX_ALIASES = 2 };
+enum { TP_MAX_ALIASES = 2 };
 
 /* One --set key=value: the first choice is the default. A choice changes fields
  * of the operation ("set") and of the reader's config ("config"). A choice is shown by
@@ -44,9 +44,9 @@ struct tp_format_out {
     char *shape[TP_MAX_RANK]; /* expressions of E,N,K, "let" names expanded */
     char *layout;        /* as the file has it, "let" names expanded; NULL: none */
     bool keep_e;         /* a 2-D weight keeps its leading E dimension */
-    const char *also[TP_MAX_ALSO]; /* other suffixes that sources use, or NULL */
     bool optional;       /* sources: the tensor may be missing */
-    int group_dim;       /* dimension of `shape` that is K/G, or -1 */
+    int group_dim;       /* dimension of `shape` that is K/G or ceil(K,G), or -1 */
+    int row_dim;         /* dimension of `shape` that is ceil(N,R), or -1 */
     char *words[TP_MAX_RANK]; /* what is written is this row again and again: expressions, in
                                  which I is the number of the word. TP_ROLE_WORDS, and ZERO and
                                  ORDER of formats that are written */
@@ -119,17 +119,15 @@ struct tp_format {
     const char *package; /* "requires" of the file: the Python package with which an
                                engine loads it, or NULL */
     const char *joint;      /* between a weight's name and the suffixes: "." if not given */
-    const char *stem;       /* sources: the name must end like this, or NULL */
-    const char *absent[TP_MAX_ABSENT];   /* sources: suffixes that must not be there, or NULL */
-    const char *method[TP_MAX_METHODS];  /* sources: values of quant_method that it comes
-                                            under, or NULL */
-    const char *method_format[TP_MAX_ALSO]; /* sources: "format" of compressed-tensors */
     uint32_t bits;          /* of a code, as config.json would say it */
     uint64_t group;         /* with any group size: the value of G or TP_GROUP_ROW, else 0 */
+    uint64_t row_group;     /* with blocks of any number of rows: the value of R, else 0 */
+    const json_t *spelled;  /* its outputs have names, dtypes or shapes of a quantizer's instead of its
+                               file's (struct tp_format_as), or NULL */
     enum tp_activations activations; /* as its config says */
     bool unknown;           /* made of a stored descriptor, whose name or version is not one of
                                ours: read, by the layouts of that weight alone */
-    bool described_only;    /* sources: known by a stored descriptor, not by its tensors */
+    bool added;             /* of a user's file */
     const char *text;       /* of the file */
     const json_t *json;     /* the whole file */
 };
@@ -148,15 +146,23 @@ const struct tp_format *const *tp_formats(size_t *count);
 enum tp_code tp_formats_check(struct tp_err *err);
 
 enum { TP_FORMAT_NAME = 255, TP_FORMAT_MOST = 1 << 20 }; /* bytes of a name, and of a file */
-/* Whether it is one of a user's file. */
+/* Whether it is one of a user's file, of whatever group size. */
 bool tp_format_is_added(const struct tp_format *format);
 
 /* Adds the format of a user's file, before others ask for formats. TP_E_USAGE where one has that
  * name, TP_E_INPUT where the file breaks the rules. */
 enum tp_code tp_format_add(const char *text, size_t size, struct tp_err *err);
 
-/* The format with the group size G = `group` (or TP_GROUP_ROW) in place of the one of its
- * file, which must have G; never freed. NULL + TP_E_MEMORY when memory is short. */
+/* A format in other sizes or in another spelling than its file's. */
+struct tp_format_as {
+    uint64_t columns, rows; /* G (or TP_GROUP_ROW) and R in place of those of its "let"; 0: as there */
+    const json_t *spelled;  /* by role, members in place of those of its outputs; it lives as long as
+                               the process. NULL: as there */
+};
+/* That format, made once and never freed. NULL + TP_E_MEMORY, or what is wrong with it. */
+const struct tp_format *tp_format_as(const struct tp_format *format, const struct tp_format_as *as,
+                                     struct tp_err *err);
+/* The format, as it is spelled, with groups of so many columns (or TP_GROUP_ROW); it must have G. */
 const struct tp_format *tp_format_grouped(const struct tp_format *format, uint64_t group,
                                           struct tp_err *err);
 
@@ -217,7 +223,8 @@ enum tp_code tp_format_shape(const struct tp_format *format, uint32_t i, struct 
 enum tp_code tp_format_constant(const struct tp_format *format, uint32_t i, struct tp_box3 box,
                                 uint64_t from, void *to, uint64_t bytes, struct tp_err *err);
 
-/* The inverse: the weight that a stored codes tensor of that shape belongs to.
+/* The inverse: the weight that a stored codes tensor of that shape belongs to; of four dimensions, a
+ * convolution, it is a matrix with a row for each output channel.
  * False when the shape cannot be one of this format. */
 bool tp_format_box_of(const struct tp_format *format, const uint64_t *shape, uint32_t rank,
                       struct tp_box3 *box, int *weight_rank);

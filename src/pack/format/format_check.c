@@ -28,14 +28,11 @@ static const struct keys param_keys[] = {
 static const struct keys output_keys[] = {
     {"role", 0},   {"element", 0}, {"suffix", 0}, {"dtype", 0},     {"shape", 0},
     {"keep_e", 0}, {"per", 0},     {"layout", 0}, {"fill", 0},      {"least", 0},
-    {"factor", 0}, {"words", 0},   {"also", 0},   {"word_bits", 0}, {"optional", 0},
+    {"factor", 0}, {"words", 0},   {"word_bits", 0}, {"optional", 0},
     {NULL, 0}};
 static const struct keys input_keys[] = {
     {"suffix", 0}, {"shape", 0}, {"over", 0}, {"why", 0}, {NULL, 0}};
 static const struct keys merged_keys[] = {{"multiple", 0}, {"why", 0}, {NULL, 0}};
-static const struct keys read_keys[] = {{"quant_method", 0}, {"format", 0},         {"bits", 0},
-                                        {"absent", 0},       {"described_only", 0}, {"stem", 0},
-                                        {NULL, 0}};
 static const struct keys config_keys[] = {{"quant_method", 0}, {"format", 0}, {"group", 0},
                                           {"inputs", 0},       {"kept", 0},   {"fields", 0},
                                           {NULL, 0}};
@@ -50,7 +47,7 @@ static const struct keys file_keys[] = {
     {"rows", 0},          {"in_turn", 0},     {"experts", 0},
     {"joint", 0},         {"params", param_keys}, {"needs", rule_keys},
     {"wants", rule_keys}, {"merged", merged_keys}, {"inputs", input_keys},
-    {"outputs", output_keys}, {"config", config_keys}, {"read", read_keys},
+    {"outputs", output_keys}, {"config", config_keys},
     {"gated", same},      {"up", same},       {"down", same},
     {"down_ungated", same}, {"wide", same},   {"bias", same},
     {NULL, 0}};

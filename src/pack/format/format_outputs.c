@@ -14,21 +14,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Replaces every "let" name of the format in an expression once. Names are single
- * capital letters other than E, N, K and S. */
+/* What a "let" name of the format stands for, a single capital letter other than E, N, K and S; NULL:
+ * it is none. */
+static const char *body_of(char letter, const json_t *let)
+{
+    char name[2] = {letter, 0};
+    bool capital = letter >= 'A' && letter <= 'Z';
+    return capital ? json_string_value(json_object_get(let, name)) : NULL;
+}
+
+/* Replaces every such name in an expression once. */
 static char *expand_once(const char *text, const json_t *let, struct tp_err *err)
 {
     size_t size = strlen(text) + 1;
     for (const char *at = text; *at; at++) {
-        char name[2] = {*at, 0};
-        const char *body = json_string_value(json_object_get(let, name));
+        const char *body = body_of(*at, let);
         if (body)
             size += strlen(body) + 2;
     }
     char *out = tp_os_alloc(size, err), *to = out;
     for (const char *at = text; out && *at; at++) {
-        char name[2] = {*at, 0};
-        const char *body = json_string_value(json_object_get(let, name));
+        const char *body = body_of(*at, let);
         if (!body) {
             *to++ = *at;
             continue;
@@ -57,13 +63,15 @@ static enum tp_code parse_shape(const json_t *array, const json_t *let, struct t
     out->rank = (uint32_t)json_array_size(array);
     if (out->rank > TP_MAX_RANK)
         return tp_fail(err, TP_E_INPUT, "\"shape\" has more than %d dimensions", TP_MAX_RANK);
-    out->group_dim = -1;
+    out->group_dim = out->row_dim = -1;
     for (uint32_t i = 0; i < out->rank; i++) {
         const char *text = json_string_value(json_array_get(array, i));
         if (!text)
             return tp_fail(err, TP_E_INPUT, "\"shape\" holds something that is no string");
-        if (strcmp(text, "K/G") == 0)
+        if (strcmp(text, "K/G") == 0 || strcmp(text, "ceil(K,G)") == 0)
             out->group_dim = (int)i;
+        if (strcmp(text, "ceil(N,R)") == 0)
+            out->row_dim = (int)i;
         if (!(out->shape[i] = expand(text, let, err)))
             return TP_E_MEMORY;
     }
@@ -86,10 +94,8 @@ static enum tp_code parse_words(const json_t *array, const json_t *let,
     return TP_OK;
 }
 
-/* A list of 32 different numbers below 32, or of 8 below 8 for each byte. */
-static enum tp_code parse_word_bits(const json_t *json, struct tp_op_out *op, struct tp_err *err)
+enum tp_code tp_format_word_bits(const json_t *list, struct tp_op_out *op, struct tp_err *err)
 {
-    const json_t *list = json_object_get(json, "word_bits");
     size_t count = json_array_size(list);
     uint32_t seen = 0;
     if (!list)
@@ -99,7 +105,8 @@ static enum tp_code parse_word_bits(const json_t *json, struct tp_op_out *op, st
     if (!bits)
         return TP_E_MEMORY;
     for (size_t i = 0; i < TP_WORD_BITS && (count == 8 || count == TP_WORD_BITS); i++) {
-        json_int_t bit = json_integer_value(json_array_get(list, i % count));
+        const json_t *number = json_array_get(list, i % count);
+        json_int_t bit = json_is_integer(number) ? json_integer_value(number) : -1;
         bits[i] = (uint8_t)((uint64_t)bit % count + i / count * count);
         seen |= bit >= 0 && (size_t)bit < count ? UINT32_C(1) << bits[i] : 0;
     }
@@ -122,9 +129,9 @@ static enum tp_code check_layout(const struct tp_layout_expr *layout, uint64_t g
     return code;
 }
 
-static enum tp_code parse_output(const json_t *json, const json_t *let, uint64_t group,
-                                 struct tp_op_out *op, struct tp_format_out *out,
-                                 struct tp_err *err)
+static enum tp_code parse_output(const json_t *json, const json_t *let,
+                                 const struct tp_format *format, struct tp_op_out *op,
+                                 struct tp_format_out *out, struct tp_err *err)
 {
     enum tp_code code;
     if ((code = tp_format_role(json, &op->role, err)) ||
@@ -147,11 +154,10 @@ static enum tp_code parse_output(const json_t *json, const json_t *let, uint64_t
     const json_t *factor = json_object_get(json, "factor"), *per = json_object_get(json, "per");
     if (factor && (code = tp_format_factor(factor, op, err)))
         return code;
-    if (per && tp_format_pair(per, group, &op->per_n, &op->per_k, NULL))
+    if (per && tp_format_pair(per, format, &op->per_n, &op->per_k, NULL))
         return tp_fail(err, TP_E_INPUT, "\"per\" of \"%s\" is not two small numbers [n,k]",
                        out->suffix);
-    if ((code = tp_format_strings(json, "also", out->also, TP_MAX_ALSO, err)) ||
-        (code = parse_shape(json_object_get(json, "shape"), let, out, err)) ||
+    if ((code = parse_shape(json_object_get(json, "shape"), let, out, err)) ||
         (code = parse_words(json_object_get(json, "words"), let, out, err)))
         return code;
     const char *layout = json_string_value(json_object_get(json, "layout"));
@@ -165,11 +171,11 @@ static enum tp_code parse_output(const json_t *json, const json_t *let, uint64_t
         return TP_E_MEMORY;
     if ((code = tp_layout_compile(out->layout, compiled, err)))
         return code;
-    if ((code = parse_word_bits(json, op, err)))
+    if ((code = tp_format_word_bits(json_object_get(json, "word_bits"), op, err)))
         return code;
     bool any = op->word_bits || op->least > 0 || op->element == TP_ELEM_E5M3;
     op->place = any ? TP_PLACE_ANY : tp_place_of(op->layout);
-    return check_layout(compiled, group, err);
+    return check_layout(compiled, format->group, err);
 }
 
 enum tp_code tp_format_outputs(const json_t *json, struct tp_format *format, struct tp_err *err)
@@ -180,7 +186,7 @@ enum tp_code tp_format_outputs(const json_t *json, struct tp_format *format, str
         return tp_fail(err, TP_E_INPUT, "\"outputs\" must hold 1 to %d entries", TP_MAX_OUT);
     for (uint32_t i = 0; i < format->op.outs; i++) {
         enum tp_code code = parse_output(json_array_get(outputs, i), json_object_get(json, "let"),
-                                         format->group, &format->op.out[i], &format->out[i], err);
+                                         format, &format->op.out[i], &format->out[i], err);
         if (code)
             return code;
     }

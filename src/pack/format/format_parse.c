@@ -8,6 +8,7 @@
 #include "pack/format/format_parse.h"
 
 #include "base/layout_parse.h"
+#include "kernels/op/traits.h"
 #include "pack/format/format_check.h"
 #include "pack/format/format_outputs.h"
 #include "pack/format/format_rule.h"
@@ -200,24 +201,13 @@ enum tp_activations tp_activations_of(const json_t *group)
 }
 
 /* What is only of interest where the format is read. */
-static enum tp_code parse_source(const json_t *json, struct tp_format *format, struct tp_err *err)
+static void parse_source(const json_t *json, struct tp_format *format)
 {
-    const json_t *source = json_object_get(json, "read");
-    enum tp_code code;
     format->joint = json_string_value(json_object_get(json, "joint"));
     if (!format->joint)
         format->joint = ".";
-    format->stem = json_string_value(json_object_get(source, "stem"));
-    format->bits = (uint32_t)json_integer_value(json_object_get(source, "bits"));
     format->activations = tp_activations_of(json_object_get(format->config, "group"));
-    format->described_only = json_is_true(json_object_get(source, "described_only"));
-    if ((code = tp_format_strings(source, "absent", format->absent, TP_MAX_ABSENT, err)) ||
-        (code = tp_format_strings(source, "format", format->method_format, TP_MAX_ALSO, err)) ||
-        (code = tp_format_strings(source, "quant_method", format->method, TP_MAX_METHODS, err)))
-        return code;
-    return format->method[0] || !(format->config || format->input_only)
-               ? TP_OK
-               : tp_fail(err, TP_E_INPUT, "\"read\" lacks \"quant_method\"");
+    format->bits = tp_codecs[format->op.codec].bits;
 }
 
 static enum tp_code parse_merged(const json_t *json, struct tp_format *format, struct tp_err *err)
@@ -231,28 +221,52 @@ static enum tp_code parse_merged(const json_t *json, struct tp_format *format, s
                : tp_fail(err, TP_E_INPUT, "\"merged\" lacks \"multiple\" or \"why\"");
 }
 
-static enum tp_code parse_group(json_t *json, uint64_t group, struct tp_format *format,
-                                struct tp_err *err)
+/* One letter of "let": its own number, 0 where there is none, or `wanted` in its place. */
+static enum tp_code parse_size(json_t *json, const char *letter, uint64_t wanted, uint64_t *size,
+                               struct tp_err *err)
 {
     json_t *let = json_object_get(json, "let");
-    const char *own = json_string_value(json_object_get(let, "G"));
+    const char *own = json_string_value(json_object_get(let, letter));
     char text[24];
-    if (group == 0 && own && strcmp(own, "K") == 0) {
-        format->group = TP_GROUP_ROW;
+    *size = wanted;
+    if (own && strcmp(own, "K") != 0 && own[strspn(own, "0123456789")])
+        return TP_OK; /* that letter stands for something else here */
+    if (!wanted && own && strcmp(own, "K") == 0)
+        *size = TP_GROUP_ROW;
+    else if (!wanted && own)
+        return tp_expr_eval(own, (struct tp_box3){1, 1, 1}, size, err);
+    if (!wanted)
         return TP_OK;
-    }
-    if (group == 0 && own)
-        return tp_expr_eval(own, (struct tp_box3){1, 1, 1}, &format->group, err);
-    if (group == 0)
-        return TP_OK;
-    snprintf(text, sizeof text, "%llu", (unsigned long long)group);
-    format->group = group;
-    if (group == TP_GROUP_ROW)
+    snprintf(text, sizeof text, "%llu", (unsigned long long)wanted);
+    if (wanted == TP_GROUP_ROW)
         strcpy(text, "K");
-    if (!own || (group > UINT32_MAX / 2 && group != TP_GROUP_ROW))
+    if (!own || (wanted > UINT32_MAX / 2 && wanted != TP_GROUP_ROW))
         return tp_fail(err, TP_E_UNSUPPORTED, "groups of %s are not possible", text);
-    tp_json_set(let, "G", json_string(text));
+    tp_json_set(let, letter, json_string(text));
     return TP_OK;
+}
+
+/* The quantizer's spelling of outputs, by role. Variants that share them are spelled alike. */
+static void spell(json_t *json, const json_t *spelled)
+{
+    json_t *outputs = json_object_get(json, "outputs");
+    for (size_t i = 0; i < json_array_size(outputs); i++) {
+        json_t *output = json_array_get(outputs, i);
+        const char *role = json_string_value(json_object_get(output, "role"));
+        const json_t *changes = role ? json_object_get(spelled, role) : NULL;
+        if (changes)
+            tp_json_update(output, changes);
+    }
+}
+
+static enum tp_code parse_sizes(json_t *json, const struct tp_format_as *as,
+                                struct tp_format *format, struct tp_err *err)
+{
+    enum tp_code code = parse_size(json, "G", as->columns, &format->group, err);
+    if (as->spelled)
+        spell(json, as->spelled);
+    format->spelled = as->spelled;
+    return code ? code : parse_size(json, "R", as->rows, &format->row_group, err);
 }
 
 static enum tp_code parse_rows(const json_t *json, struct tp_format *format, struct tp_err *err)
@@ -312,10 +326,11 @@ static enum tp_code parse_facts(const json_t *json, struct tp_format *format, st
         (code = tp_format_codec(json, &format->op.codec, err)))
         return code;
     format->experts = place == 0 ? TP_EXPERTS_STACK : TP_EXPERTS_SPLIT;
-    if (tp_format_pair(json_object_get(json, "block"), format->group, &format->op.block_n,
+    if (tp_format_pair(json_object_get(json, "block"), format, &format->op.block_n,
                        &format->op.block_k, NULL))
         return tp_fail(err, TP_E_INPUT, "\"block\" is not two small numbers [n,k]");
-    if ((code = parse_source(json, format, err)) || (code = parse_rows(json, format, err)) ||
+    parse_source(json, format);
+    if ((code = parse_rows(json, format, err)) ||
         (code = parse_table(json_object_get(json, "table"), &format->op, err)))
         return code;
     return tp_format_apply(json_object_get(json, "set"), &format->op, err);
@@ -387,12 +402,12 @@ static enum tp_code check_zero(const struct tp_op *op, int scale, struct tp_err 
                          "of the type, and for the block, of a scale");
 }
 
-static enum tp_code parse_all(json_t *json, uint64_t group, struct tp_format *format,
-                              struct tp_err *err)
+static enum tp_code parse_all(json_t *json, const struct tp_format_as *as,
+                              struct tp_format *format, struct tp_err *err)
 {
     enum tp_code code;
     if ((code = tp_format_check_keys(json, err)) ||
-        (code = parse_group(json, group, format, err)) ||
+        (code = parse_sizes(json, as, format, err)) ||
         (code = parse_facts(json, format, err)) || (code = tp_format_outputs(json, format, err)) ||
         (code = parse_params(json, format, err)) ||
         (code = parse_rules(json_object_get(json, "needs"), format, format->need, &format->needs,
@@ -416,8 +431,8 @@ static enum tp_code parse_all(json_t *json, uint64_t group, struct tp_format *fo
 
 /* The format as it is for some weights: the same file, in which the members of "gated" (or "up",
  * ...) stand in the place of its own. Gate and up are two stretches. */
-static enum tp_code parse_variant(uint64_t group, enum tp_part part, struct tp_format *format,
-                                  struct tp_err *err)
+static enum tp_code parse_variant(const struct tp_format_as *as, enum tp_part part,
+                                  struct tp_format *format, struct tp_err *err)
 {
     const char *name = tp_part_name(part);
     const json_t *changes = json_object_get(format->json, name);
@@ -429,21 +444,21 @@ static enum tp_code parse_variant(uint64_t group, enum tp_part part, struct tp_f
         return TP_E_MEMORY;
     if (!json_is_object(changes))
         return tp_fail(err, TP_E_INPUT, "\"%s\" is no object", name);
-    json_t *json = tp_json_copy(format->json);
-    tp_json_update_deep(json, changes);
+    json_t *json = tp_json_merge(json_incref((json_t *)(uintptr_t)format->json), changes);
     variant->json = json;
     variant->text = format->text;
     variant->is_bias = format->is_bias;
     variant->part = part;
     variant->op.stretches = part == TP_PART_GATED ? 2 : 0;
-    return parse_all(json, group, variant, err);
+    return parse_all(json, as, variant, err);
 }
 
-static enum tp_code parse_variants(uint64_t group, struct tp_format *format, struct tp_err *err)
+static enum tp_code parse_variants(const struct tp_format_as *as, struct tp_format *format,
+                                   struct tp_err *err)
 {
     enum tp_code code = TP_OK;
     for (int part = TP_PART_GATED; part < TP_PARTS && code == TP_OK; part++)
-        code = parse_variant(group, (enum tp_part)part, format, err);
+        code = parse_variant(as, (enum tp_part)part, format, err);
     return code;
 }
 
@@ -475,12 +490,13 @@ static enum tp_code parse_bias(struct tp_format *format, struct tp_err *err)
     bias->is_bias = true;
     bias->text = format->text;
     bias->json = bias_json(format->json);
-    enum tp_code code = parse_all((json_t *)(uintptr_t)bias->json, 0, bias, err);
-    return code ? code : parse_variants(0, bias, err);
+    const struct tp_format_as as_is = {0};
+    enum tp_code code = parse_all((json_t *)(uintptr_t)bias->json, &as_is, bias, err);
+    return code ? code : parse_variants(&as_is, bias, err);
 }
 
-enum tp_code tp_format_parse(const char *text, uint64_t group, struct tp_format *format,
-                             struct tp_err *err)
+enum tp_code tp_format_parse(const char *text, const struct tp_format_as *as,
+                             struct tp_format *format, struct tp_err *err)
 {
     json_error_t where;
     uint64_t mark = tp_json_mark();
@@ -488,9 +504,9 @@ enum tp_code tp_format_parse(const char *text, uint64_t group, struct tp_format 
     memset(format, 0, sizeof *format);
     format->json = json;
     format->text = text;
-    enum tp_code code = json ? parse_all(json, group, format, err)
+    enum tp_code code = json ? parse_all(json, as, format, err)
                              : tp_fail(err, TP_E_INPUT, "line %d: %s", where.line, where.text);
-    if (code == TP_OK && (code = parse_variants(group, format, err)) == TP_OK)
+    if (code == TP_OK && (code = parse_variants(as, format, err)) == TP_OK)
         code = parse_bias(format, err);
     code = tp_json_check(mark, code, err);
     if (code)

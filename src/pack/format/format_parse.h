@@ -4,10 +4,10 @@
 
 #include "pack/format/format.h"
 
-/* `text` must outlive the format. G of "let" becomes `group` unless that is 0. What fails
- * leaves nothing behind: *format is zero then. */
-enum tp_code tp_format_parse(const char *text, uint64_t group, struct tp_format *format,
-                             struct tp_err *err);
+/* `text` must outlive the format, and so must what *as points to. What fails leaves nothing behind:
+ * *format is zero then. */
+enum tp_code tp_format_parse(const char *text, const struct tp_format_as *as,
+                             struct tp_format *format, struct tp_err *err);
 void tp_format_close(struct tp_format *format); /* legal on {0} and twice */
 
 /* The group size that the "set" of a choice asks for, TP_GROUP_ROW for "row"; 0: none. */

@@ -4,6 +4,7 @@
  */
 #include "pack/format/format_rule.h"
 
+#include "base/suffix.h"
 #include "kernels/op/traits.h"
 #include "pack/format/format_words.h"
 
@@ -67,6 +68,19 @@ static enum tp_code set_scale_element(const json_t *set, struct tp_op *op, struc
     return TP_OK;
 }
 
+/* What is so or not. */
+static bool set_fact(const char *key, const json_t *value, struct tp_op *op)
+{
+    static const char *const keys[] = {"unit_global", "lift", "zeros", "fused_global",
+                                       "skip_zero_groups"};
+    bool *const facts[] = {&op->unit_global, &op->lifts, &op->zeros, &op->fused_global,
+                           &op->skip_zero_groups};
+    int i = tp_word_of(key, keys, TP_COUNT(keys));
+    if (i >= 0)
+        *facts[i] = json_is_true(value);
+    return i >= 0;
+}
+
 enum tp_code tp_format_apply(const json_t *set, struct tp_op *op, struct tp_err *err)
 {
     const char *key;
@@ -87,25 +101,16 @@ enum tp_code tp_format_apply(const json_t *set, struct tp_op *op, struct tp_err 
         } else if (strcmp(key, "channel_rule") == 0) {
             if ((code = tp_format_word(set, key, channel_rule_names, &index, err)) == TP_OK)
                 op->channel_rule = (uint8_t)index;
-        } else if (strcmp(key, "unit_global") == 0) {
-            op->unit_global = json_is_true(value);
-        } else if (strcmp(key, "lift") == 0) {
-            op->lifts = json_is_true(value);
         } else if (strcmp(key, "factor") == 0) {
             code = tp_format_factor(value, last_scale(op), err);
         } else if (strcmp(key, "scale_element") == 0) {
             code = set_scale_element(set, op, err);
-        } else if (strcmp(key, "zeros") == 0) {
-            op->zeros = json_is_true(value);
         } else if (strcmp(key, "zero_add") == 0) {
             op->zero_add = (uint8_t)json_integer_value(value);
-        } else if (strcmp(key, "fused_global") == 0) {
-            op->fused_global = json_is_true(value);
-        } else if (strcmp(key, "skip_zero_groups") == 0) {
-            op->skip_zero_groups = json_is_true(value);
         } else if (strcmp(key, "block") == 0) {
             code = tp_format_pair(value, 0, &op->block_n, &op->block_k, err);
-        } else if (strcmp(key, "via") != 0 && strcmp(key, "group") != 0) {
+        } else if (!set_fact(key, value, op) && strcmp(key, "via") != 0 &&
+                   strcmp(key, "group") != 0) {
             code = tp_fail(err, TP_E_INPUT, "\"set\" has the unknown key \"%s\"", key);
         }
         if (code)

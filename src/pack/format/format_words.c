@@ -4,6 +4,7 @@
  */
 #include "pack/format/format_words.h"
 
+#include "base/suffix.h"
 #include "kernels/op/traits.h"
 
 #include <string.h>
@@ -22,59 +23,58 @@ enum tp_code tp_format_word(const json_t *object, const char *key, const char *c
                             int *out, struct tp_err *err)
 {
     const char *text = json_string_value(json_object_get(object, key));
-    for (*out = 0; names[*out]; ++*out)
-        if (text && strcmp(names[*out], text) == 0)
+    *out = tp_word_of(text, names, SIZE_MAX);
+    return *out >= 0 ? TP_OK : unknown_word(key, text, err);
+}
+
+/* *row: the number of the row of a table of traits whose name object[key] is. */
+static enum tp_code named_row(const json_t *object, const char *key,
+                              const char *(*name)(unsigned row), unsigned rows, unsigned *row,
+                              struct tp_err *err)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    for (unsigned i = 0; text && i < rows; i++)
+        if (strcmp(name(i), text) == 0) {
+            *row = i;
             return TP_OK;
+        }
     return unknown_word(key, text, err);
 }
 
 enum tp_code tp_format_codec(const json_t *object, enum tp_codec *codec, struct tp_err *err)
 {
-    const char *text = json_string_value(json_object_get(object, "codec"));
-    for (int i = 0; text && i < TP_CODEC_COUNT; i++)
-        if (strcmp(tp_codecs[i].name, text) == 0) {
-            *codec = (enum tp_codec)i;
-            return TP_OK;
-        }
-    return unknown_word("codec", text, err);
+    return named_row(object, "codec", tp_codec_name, TP_CODEC_COUNT, codec, err);
 }
 
 enum tp_code tp_format_role(const json_t *object, enum tp_role *role, struct tp_err *err)
 {
-    const char *text = json_string_value(json_object_get(object, "role"));
-    for (int i = 0; text && i < TP_ROLE_COUNT; i++)
-        if (strcmp(tp_role_names[i], text) == 0) {
-            *role = (enum tp_role)i;
-            return TP_OK;
-        }
-    return unknown_word("role", text, err);
+    return named_row(object, "role", tp_role_name, TP_ROLE_COUNT, role, err);
 }
 
 enum tp_code tp_format_element(const json_t *object, enum tp_element *element, struct tp_err *err)
 {
-    const char *text = json_string_value(json_object_get(object, "element"));
-    for (int i = 0; text && i < TP_ELEM_COUNT; i++)
-        if (strcmp(tp_elements[i].name, text) == 0) {
-            *element = (enum tp_element)i;
-            return TP_OK;
-        }
-    return unknown_word("element", text, err);
+    return named_row(object, "element", tp_element_name, TP_ELEM_COUNT, element, err);
 }
 
-/* A number, or "G": the group size, 0 if that is all of K. -1 if neither. */
-static int64_t small(const json_t *number, uint64_t group)
+/* A number, or "G" and "R": the columns and rows of a group, 0 if that is all of K. -1 if neither. */
+static int64_t small(const json_t *number, const struct tp_format *format)
 {
     json_int_t value = json_integer_value(number);
-    if (json_is_string(number) && strcmp(json_string_value(number), "G") == 0 && group)
-        return group == TP_GROUP_ROW ? 0 : (int64_t)group;
+    const char *letter = json_string_value(number);
+    uint64_t size = !letter || !format         ? 0
+                    : strcmp(letter, "G") == 0 ? format->group
+                    : strcmp(letter, "R") == 0 ? format->row_group
+                                               : 0;
+    if (size)
+        return size == TP_GROUP_ROW ? 0 : (int64_t)size;
     return json_is_integer(number) && value <= 65536 ? value : -1;
 }
 
-enum tp_code tp_format_pair(const json_t *array, uint64_t group, uint32_t *first, uint32_t *second,
-                         struct tp_err *err)
+enum tp_code tp_format_pair(const json_t *array, const struct tp_format *format, uint32_t *first,
+                            uint32_t *second, struct tp_err *err)
 {
-    int64_t a = small(json_array_get(array, 0), group);
-    int64_t b = small(json_array_get(array, 1), group);
+    int64_t a = small(json_array_get(array, 0), format);
+    int64_t b = small(json_array_get(array, 1), format);
     if (json_array_size(array) != 2 || a < 0 || b < 0)
         return tp_fail(err, TP_E_INPUT, "expected two small numbers [n,k]");
     *first = (uint32_t)a;

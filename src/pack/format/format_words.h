@@ -22,8 +22,9 @@ enum tp_code tp_format_role(const json_t *object, enum tp_role *role, struct tp_
 enum tp_code tp_format_element(const json_t *object, enum tp_element *element,
                                struct tp_err *err);
 
-/* [n,k], each a small number, or "G": `group`, and 0 where that is TP_GROUP_ROW. */
-enum tp_code tp_format_pair(const json_t *array, uint64_t group, uint32_t *first,
+/* [n,k], each a small number, or "G" and "R": group and row_group of the format (NULL: no letters),
+ * and 0 where that is TP_GROUP_ROW. */
+enum tp_code tp_format_pair(const json_t *array, const struct tp_format *format, uint32_t *first,
                             uint32_t *second, struct tp_err *err);
 
 /* json[key]: up to `most` strings; the rest of the list stays NULL. */

@@ -3,6 +3,8 @@
  * smNN or smNN+. */
 #include "pack/format/serve.h"
 
+#include "base/suffix.h"
+
 #include <string.h>
 
 static const char *const speed_names[] = {"native", "mixed", "decoded", NULL};
@@ -24,17 +26,9 @@ const char *tp_speed_name(enum tp_speed speed) { return speed_names[speed]; }
 const char *tp_engine_name(enum tp_engine engine) { return engine_names[engine]; }
 const char *tp_engine_title(enum tp_engine engine) { return engine_titles[engine]; }
 
-static int find(const char *const names[], const char *name)
-{
-    for (int i = 0; name && names[i]; i++)
-        if (strcmp(names[i], name) == 0)
-            return i;
-    return -1;
-}
-
 bool tp_engine_find(const char *name, enum tp_engine *engine)
 {
-    int i = find(engine_names, name);
+    int i = tp_word_of(name, engine_names, SIZE_MAX);
     *engine = i < 0 ? TP_ENGINE_COUNT : (enum tp_engine)i;
     return i >= 0;
 }
@@ -100,8 +94,9 @@ static enum tp_code parse_taken(const json_t *json, struct tp_serve *row, size_t
 
 static enum tp_code parse_row(const json_t *json, struct tp_serve *row, struct tp_err *err)
 {
-    int engine = find(engine_names, json_string_value(json_object_get(json, "engine")));
-    int speed = find(speed_names, json_string_value(json_object_get(json, "speed")));
+    int engine = tp_word_of(json_string_value(json_object_get(json, "engine")), engine_names,
+                            SIZE_MAX);
+    int speed = tp_word_of(json_string_value(json_object_get(json, "speed")), speed_names, SIZE_MAX);
     size_t keys;
     if (parse_taken(json, row, &keys, err))
         return err->code;

@@ -87,15 +87,13 @@ static double spot_value(const struct tp_weight *weight, uint32_t i, const uint8
         return (int)code_of(&weight->form->op, out->element, raw) + weight->form->op.zero_add -
                tp_op_middle(&weight->form->op);
     if (out->role == TP_ROLE_CODES && !tp_codecs[weight->form->op.codec].is_number)
-        return tp_codec_code_value(weight->form->op.codec,
+        return tp_codec_code_value(&weight->form->op,
                                    code_of(&weight->form->op, out->element, raw));
     double value = element_value(out->element, raw);
     value = out->factor ? ldexp(value, -out->factor) : value;
     if (out->role != TP_ROLE_SCALE || !tp_op_is_int(&weight->form->op))
         return value;
-    return weight->form->op.scale_rule == TP_INT_SCALE_F16 /* as the kernels do */
-               ? tp_f16_to_f32(tp_f32_to_f16((float)value))
-               : tp_bf16_to_f32(tp_f32_to_bf16((float)value));
+    return tp_half_round(tp_op_has_f16_scales(&weight->form->op), (float)value); /* as kernels do */
 }
 
 /* ---- places ------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* Models: the facts of the files of models/, parsed once from the copies embedded in the
+/* Models: the facts of the files of models/, each parsed once from the copy embedded in the
  * binary, and those of a user's own file. See models/README.md for the meaning of every
  * key; this header is its shape in memory.
  */
@@ -95,6 +95,8 @@ struct tp_model {
     size_t architectures;
     struct tp_module_pattern *convert; /* what the default would keep, by its name only */
     size_t converts;
+    struct tp_module_pattern *integer; /* tensors of integers that are no codes */
+    size_t integers;
     struct tp_model_keep *keep;
     size_t keeps;
     struct tp_model_stack *stack;
@@ -116,16 +118,17 @@ struct tp_model {
     json_t *json; /* the whole file, which owns all texts */
 };
 
-/* All models, sorted by name; parsed on first use (thread-safe), never freed. An embedded file
- * that breaks the rules of models/README.md is left out. There are none while memory for them is
- * short. tp_models_check() reports either: after its success none is missing. */
-const struct tp_model *tp_models(size_t *count);
-enum tp_code tp_models_check(struct tp_err *err);
+/* All models, sorted by name, never freed. An embedded file that breaks the rules of
+ * models/README.md is left out, with *err. NULL while memory is short. */
+const struct tp_model *const *tp_models(size_t *count, struct tp_err *err);
 
 #define TP_MODEL_DEFAULT "default"
 
-/* NULL when unknown. */
-const struct tp_model *tp_model_find(const char *name);
+/* The model of that name, or the one that lists the word as a model_type (or as one of its
+ * architectures), parsed on first use (thread-safe); *model NULL: there is none. */
+enum tp_code tp_model_get(const char *name, const struct tp_model **model, struct tp_err *err);
+enum tp_code tp_model_of(const char *word, bool architecture, const struct tp_model **model,
+                         struct tp_err *err);
 
 #define TP_MODEL_MAX_BYTES (UINT64_C(1) << 20) /* of a user's own file */
 /* A user's own file: as strictly checked. The caller closes the model. Messages name the file

@@ -106,46 +106,19 @@ static uint64_t number_of(struct tp_json_span object, const char *key)
     return number > 0 && number < 1e12 && number == floor(number) ? (uint64_t)number : 0;
 }
 
-static bool among(const char *const *list, size_t count, const char *text)
+/* By model_type, which `type` becomes, or by the first of "architectures". */
+static enum tp_code model_of(struct tp_json_span object, char type[TP_FACTS_TYPE],
+                             const struct tp_model **model, struct tp_err *err)
 {
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(list[i], text) == 0)
-            return true;
-    return false;
-}
-
-static const struct tp_model *by_type(const char *type)
-{
-    size_t count;
-    const struct tp_model *all = tp_models(&count);
-    for (size_t i = 0; i < count && *type; i++)
-        if (among(all[i].type, all[i].types, type))
-            return &all[i];
-    return NULL;
-}
-
-/* By the first of "architectures". */
-static const struct tp_model *by_architecture(struct tp_json_span object)
-{
-    json_t *first = load(first_of(value_of(object, "architectures")));
-    char name[128];
-    size_t count;
-    copy_string(first, name, sizeof name);
-    json_decref(first);
-    const struct tp_model *all = tp_models(&count);
-    for (size_t i = 0; i < count && *name; i++)
-        if (among(all[i].architecture, all[i].architectures, name))
-            return &all[i];
-    return NULL;
-}
-
-static const struct tp_model *model_of(struct tp_json_span object, char type[TP_FACTS_TYPE])
-{
+    char first[128];
     json_t *stated = load(value_of(object, "model_type"));
+    json_t *architecture = load(first_of(value_of(object, "architectures")));
     copy_string(stated, type, TP_FACTS_TYPE);
+    copy_string(architecture, first, sizeof first);
     json_decref(stated);
-    const struct tp_model *model = by_type(type);
-    return model ? model : by_architecture(object);
+    json_decref(architecture);
+    enum tp_code code = tp_model_of(type, false, model, err);
+    return code || *model ? code : tp_model_of(first, true, model, err);
 }
 
 static void add_model(struct tp_model_facts *facts, const struct tp_model *model)
@@ -192,25 +165,30 @@ enum tp_code tp_model_facts_of(const char *config, size_t size,
                                struct tp_model_facts *facts, struct tp_err *err)
 {
     struct tp_json_span objects[3] = {{config, size}};
+    static const size_t order[] = {0, 2, 1}; /* the innermost before the one around it */
+    const struct tp_model *own = choice ? choice->own : NULL, *found;
     char inner[TP_FACTS_TYPE];
     *facts = (struct tp_model_facts){.layout = choice ? choice->layout : TP_STACK_BY_SIZES,
                                       .described = config != NULL};
-    if (tp_models_check(err)) /* with one missing, another would stand in for it */
-        return err ? err->code : TP_E_MEMORY;
     enum tp_code code = check_object(config, objects[0], err);
     for (size_t o = 1; o < 3 && code == TP_OK; o++) {
         objects[o] = inner_of(objects[o - 1]);
         code = check_object(config, objects[o], err);
     }
+    for (size_t i = 0; i < 3 && code == TP_OK; i++) {
+        const struct tp_json_span object = objects[order[i]];
+        if (i > 0 && (own || !object.data))
+            continue;
+        code = model_of(object, i ? inner : facts->type, &found, err);
+        add_model(facts, own ? own : found);
+        if (i == 0)
+            facts->known = facts->count > 0;
+    }
+    if (code == TP_OK)
+        code = tp_model_get(TP_MODEL_DEFAULT, &found, err);
     if (code)
         return code;
-    const struct tp_model *own = model_of(objects[0], facts->type);
-    add_model(facts, choice && choice->own ? choice->own : own);
-    facts->known = facts->count > 0;
-    for (size_t o = 2; o > 0 && !(choice && choice->own); o--)
-        if (objects[o].data)
-            add_model(facts, model_of(objects[o], inner));
-    add_model(facts, tp_model_find(TP_MODEL_DEFAULT));
+    add_model(facts, found);
     read_sizes(objects, facts);
     return TP_OK;
 }

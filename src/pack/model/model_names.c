@@ -131,6 +131,15 @@ bool tp_name_kept(const struct tp_model_facts *facts, const char *name, struct t
     return false;
 }
 
+bool tp_name_integers(const struct tp_model_facts *facts, const char *name)
+{
+    for (size_t m = 0; m < facts->count; m++)
+        for (size_t i = 0; i < facts->model[m]->integers; i++)
+            if (tp_module_matches(&facts->model[m]->integer[i], name, strlen(name)))
+                return true;
+    return false;
+}
+
 bool tp_name_head(const struct tp_model_facts *facts, const char *module)
 {
     const struct tp_model_keep *keep = NULL;

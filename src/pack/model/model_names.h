@@ -24,6 +24,9 @@ struct tp_kept_name {
 /* False where it is quantized: *out is then that of a linear layer. */
 bool tp_name_kept(const struct tp_model_facts *facts, const char *name, struct tp_kept_name *out);
 
+/* Whether a tensor of integers of that name is of indices or flags, and holds no codes. */
+bool tp_name_integers(const struct tp_model_facts *facts, const char *name);
+
 /* Whether the module is the output head. */
 bool tp_name_head(const struct tp_model_facts *facts, const char *module);
 

@@ -5,11 +5,124 @@
  */
 #include "pack/model/model.h"
 
+#include "base/suffix.h"
 #include "pack/os/os.h"
 #include "pack/text/json_tree.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- what the files hold ------------------------------------------------------------ */
+
+enum kind {
+    TEXT,
+    SEGMENT,  /* a text: one segment of a name */
+    STACK,    /* a text: two segments of a name, or more */
+    MODULE,   /* a struct tp_module_pattern */
+    WORD,     /* one of some words: its number, as an int */
+    SECOND,   /* one of two words: whether it is the second one */
+    YES,      /* true or false; true where it is missing */
+    NO,       /* the same, false where it is missing */
+    TEXTS,    /* a list of texts */
+    MODULES,  /* a list of patterns */
+    OBJECTS,  /* a list of objects */
+    OBJECT,   /* fields of the same struct, in an object of their own */
+};
+
+/* A key of an object, and where its value goes in the struct that the object becomes. */
+struct field {
+    const char *key;
+    enum kind kind;
+    bool needed;
+    size_t at, count;         /* lists: of the pointer to the items, and of how many they are */
+    const char *const *words;
+    const struct field *of;   /* of an object */
+    size_t size;              /* of one */
+};
+
+#define NEEDED true
+#define MAY_BE false
+#define ONE(name, what, must, type, member, ...)                                                 \
+    {.key = (name), .kind = (what), .needed = (must), .at = offsetof(struct type, member),       \
+     __VA_ARGS__}
+#define LIST(name, what, must, type, member, counter, ...)                                       \
+    ONE(name, what, must, type, member, .count = offsetof(struct type, counter), __VA_ARGS__)
+#define OF(fields, type) .of = (fields), .size = sizeof(struct type)
+
+static const char *const holds[] = {"down", "gate_up", NULL};
+static const char *const layouts[] = {"sizes", "enk", "ekn", NULL};
+static const char *const orders[] = {"halves", "alternate", NULL};
+static const char *const divided[] = {"halves", "thirds", "qkv", "heads", NULL};
+static const char *const cuts[] = {"none", "N", "K", NULL};
+
+static const struct field keep[] = {
+    ONE("why", TEXT, NEEDED, tp_model_keep, why),
+    ONE("linear", YES, MAY_BE, tp_model_keep, linear),
+    ONE("head", NO, MAY_BE, tp_model_keep, head),
+    LIST("modules", MODULES, NEEDED, tp_model_keep, module, modules),
+    {0}};
+static const struct field stack[] = {
+    ONE("name", STACK, NEEDED, tp_model_stack, name),
+    ONE("holds", SECOND, NEEDED, tp_model_stack, gate_up, .words = holds),
+    ONE("layout", WORD, MAY_BE, tp_model_stack, layout, .words = layouts),
+    ONE("rows", SECOND, MAY_BE, tp_model_stack, alternates, .words = orders),
+    ONE("kept", TEXT, MAY_BE, tp_model_stack, kept),
+    ONE("engines", TEXT, MAY_BE, tp_model_stack, engines),
+    {0}};
+static const struct field fused[] = {
+    ONE("as", TEXT, NEEDED, tp_model_fused, set),
+    LIST("parts", TEXTS, NEEDED, tp_model_fused, part, parts),
+    {0}};
+static const struct field merged[] = {
+    ONE("module", MODULE, NEEDED, tp_model_merged, module),
+    ONE("parts", WORD, NEEDED, tp_model_merged, parts, .words = divided),
+    {0}};
+static const struct field parallel[] = {
+    ONE("cut", WORD, NEEDED, tp_model_parallel, cut, .words = cuts),
+    LIST("modules", MODULES, NEEDED, tp_model_parallel, module, modules),
+    {0}};
+static const struct field labels[] = {
+    ONE("gate", SEGMENT, MAY_BE, tp_model_expert, matrix[TP_EXPERT_GATE]),
+    ONE("up", SEGMENT, NEEDED, tp_model_expert, matrix[TP_EXPERT_UP]),
+    ONE("down", SEGMENT, NEEDED, tp_model_expert, matrix[TP_EXPERT_DOWN]),
+    {0}};
+static const struct field renamed[] = {
+    ONE("from", TEXT, NEEDED, tp_model_rename, from),
+    ONE("to", TEXT, NEEDED, tp_model_rename, to),
+    {0}};
+static const struct field limits[] = {
+    ONE("reader", TEXT, NEEDED, tp_model_limit, reader),
+    ONE("says", TEXT, NEEDED, tp_model_limit, says),
+    ONE("experts", NO, MAY_BE, tp_model_limit, experts),
+    LIST("formats", TEXTS, MAY_BE, tp_model_limit, format, formats),
+    {0}};
+static const struct field sizes[] = {
+    LIST("hidden", TEXTS, MAY_BE, tp_model, hidden, hiddens),
+    LIST("expert", TEXTS, MAY_BE, tp_model, expert, experts),
+    {0}};
+static const struct field model_fields[] = {
+    ONE("name", TEXT, NEEDED, tp_model, name),
+    ONE("title", TEXT, NEEDED, tp_model, title),
+    ONE("checked", TEXT, NEEDED, tp_model, checked),
+    LIST("source", TEXTS, NEEDED, tp_model, source, sources),
+    LIST("ran", TEXTS, MAY_BE, tp_model, ran, rans),
+    LIST("model_type", TEXTS, MAY_BE, tp_model, type, types),
+    LIST("architectures", TEXTS, MAY_BE, tp_model, architecture, architectures),
+    LIST("convert", MODULES, MAY_BE, tp_model, convert, converts),
+    LIST("integers", MODULES, MAY_BE, tp_model, integer, integers),
+    LIST("keep", OBJECTS, MAY_BE, tp_model, keep, keeps, OF(keep, tp_model_keep)),
+    LIST("stacks", OBJECTS, MAY_BE, tp_model, stack, stacks, OF(stack, tp_model_stack)),
+    LIST("fused", OBJECTS, MAY_BE, tp_model, fused, fuseds, OF(fused, tp_model_fused)),
+    LIST("merged", OBJECTS, MAY_BE, tp_model, merged, mergeds, OF(merged, tp_model_merged)),
+    LIST("parallel", OBJECTS, MAY_BE, tp_model, parallel, parallels,
+         OF(parallel, tp_model_parallel)),
+    LIST("experts", OBJECTS, MAY_BE, tp_model, labels, label_sets, OF(labels, tp_model_expert)),
+    LIST("renamed", OBJECTS, MAY_BE, tp_model, rename, renames, OF(renamed, tp_model_rename)),
+    LIST("limits", OBJECTS, MAY_BE, tp_model, limit, limits, OF(limits, tp_model_limit)),
+    {.key = "sizes", .kind = OBJECT, .of = sizes},
+    {0}};
+
+/* ---- values ------------------------------------------------------------------------- */
 
 /* An object of the file, for messages: "keep[2]", or the file itself. */
 struct place {
@@ -23,87 +136,6 @@ static enum tp_code wrong(const struct place *at, const char *key, const char *w
     if (at->list)
         return tp_fail(at->err, TP_E_INPUT, "%s[%zu]: \"%s\" %s", at->list, at->index, key, what);
     return tp_fail(at->err, TP_E_INPUT, "\"%s\" %s", key, what);
-}
-
-/* Whether the object has known keys only. `known` is ended by NULL. */
-static enum tp_code only(const struct place *at, const json_t *object, const char *const known[])
-{
-    const char *key;
-    json_t *value;
-    if (!json_is_object(object))
-        return wrong(at, at->list ? at->list : "the file", "is no object");
-    json_object_foreach((json_t *)(uintptr_t)object, key, value)
-    {
-        size_t i = 0;
-        while (known[i] && strcmp(known[i], key) != 0)
-            i++;
-        if (!known[i])
-            return wrong(at, key, "is an unknown key");
-    }
-    return TP_OK;
-}
-
-/* *text: the string, or NULL where it is missing and need not be there. */
-static enum tp_code string(const struct place *at, const json_t *object, const char *key,
-                           bool needed, const char **text)
-{
-    const json_t *value = json_object_get(object, key);
-    *text = json_string_value(value);
-    if (!value)
-        return needed ? wrong(at, key, "is missing") : TP_OK;
-    return *text && **text ? TP_OK : wrong(at, key, "is no text");
-}
-
-static enum tp_code boolean(const struct place *at, const json_t *object, const char *key,
-                            bool otherwise, bool *out)
-{
-    const json_t *value = json_object_get(object, key);
-    *out = value ? json_is_true(value) : otherwise;
-    return !value || json_is_boolean(value) ? TP_OK : wrong(at, key, "is neither true nor false");
-}
-
-/* *out: the index of the word; 0 where there is none and it need not be there. */
-static enum tp_code word(const struct place *at, const json_t *object, const char *key,
-                         bool needed, const char *const words[], int *out)
-{
-    const char *text;
-    enum tp_code code = string(at, object, key, needed, &text);
-    *out = 0;
-    if (code || !text)
-        return code;
-    for (; words[*out]; ++*out)
-        if (strcmp(words[*out], text) == 0)
-            return TP_OK;
-    return wrong(at, key, "is no known word");
-}
-
-/* *array: the list, or NULL where it is missing and need not be there. */
-static enum tp_code list(const struct place *at, const json_t *object, const char *key,
-                         bool needed, const json_t **array)
-{
-    *array = json_object_get(object, key);
-    if (!*array)
-        return needed ? wrong(at, key, "is missing") : TP_OK;
-    bool some = json_is_array(*array) && json_array_size(*array);
-    return some ? TP_OK : wrong(at, key, "is no list of values");
-}
-
-static enum tp_code strings(const struct place *at, const json_t *object, const char *key,
-                            bool needed, const char ***out, size_t *count)
-{
-    const json_t *array;
-    enum tp_code code = list(at, object, key, needed, &array);
-    if (code || !array)
-        return code;
-    *out = tp_os_zalloc(json_array_size(array), sizeof **out, at->err);
-    if (!*out)
-        return TP_E_MEMORY;
-    for (; *count < json_array_size(array); ++*count) {
-        (*out)[*count] = json_string_value(json_array_get(array, *count));
-        if (!(*out)[*count] || !*(*out)[*count])
-            return wrong(at, key, "holds something that is no text");
-    }
-    return TP_OK;
 }
 
 /* Segments between dots, none of them empty; '^' only in front, '$' only at the end. */
@@ -125,221 +157,138 @@ static bool is_pattern(const char *text)
     }
 }
 
-static enum tp_code pattern(const struct place *at, const char *key, const char *text,
-                            struct tp_module_pattern *out)
+/* What is wrong with a text of that kind, or NULL. */
+static const char *text_fault(enum kind kind, const char *text)
 {
-    out->text = text;
-    return is_pattern(text) ? TP_OK : wrong(at, key, "holds something that is no module's name");
+    if (!text || !*text)
+        return kind == TEXTS || kind == MODULES ? "holds something that is no text" : "is no text";
+    if (kind == SEGMENT && strpbrk(text, ".*^$"))
+        return "is no segment of a name";
+    if (kind == STACK && (!strchr(text, '.') || strpbrk(text, "*^$")))
+        return "is no run of segments, such as \"experts.down_proj\"";
+    if ((kind == STACK || kind == MODULE || kind == MODULES) && !is_pattern(text))
+        return "holds something that is no module's name";
+    return NULL;
 }
 
-/* A list of modules. */
-static enum tp_code patterns(const struct place *at, const json_t *json, const char *key,
-                             bool needed, struct tp_module_pattern **out, size_t *count)
+/* Of a word, or of one of two, its number. */
+static enum tp_code read_word(const struct place *at, const struct field *field,
+                              const json_t *value, void *to)
 {
-    const char **texts = NULL;
-    size_t all = 0;
-    enum tp_code code = strings(at, json, key, needed, &texts, &all);
-    if (code == TP_OK && all && !(*out = tp_os_zalloc(all, sizeof **out, at->err)))
-        code = TP_E_MEMORY;
-    for (; *count < all && code == TP_OK; ++*count)
-        code = pattern(at, key, texts[*count], &(*out)[*count]);
-    free(texts);
-    return code;
+    const char *text = json_string_value(value);
+    int number = tp_word_of(text, field->words, SIZE_MAX);
+    if (number < 0)
+        return wrong(at, field->key, text && *text ? "is no known word" : "is no text");
+    if (field->kind == WORD)
+        memcpy(to, &number, sizeof number);
+    else
+        *(bool *)to = number == 1;
+    return TP_OK;
 }
 
-static enum tp_code parse_keep(const struct place *at, const json_t *json, void *out)
-{
-    static const char *const known[] = {"modules", "why", "linear", "head", NULL};
-    struct tp_model_keep *keep = out;
-    enum tp_code code = only(at, json, known);
-    if (code || (code = string(at, json, "why", true, &keep->why)) ||
-        (code = boolean(at, json, "linear", true, &keep->linear)) ||
-        (code = boolean(at, json, "head", false, &keep->head)))
-        return code;
-    return patterns(at, json, "modules", true, &keep->module, &keep->modules);
-}
+static enum tp_code read_object(const struct place *at, const struct field *fields,
+                                const json_t *json, void *out);
 
-static enum tp_code parse_stack(const struct place *at, const json_t *json, void *out)
-{
-    static const char *const known[] = {"name", "holds", "layout", "rows", "kept", "engines",
-                                        NULL};
-    static const char *const holds[] = {"gate_up", "down", NULL};
-    static const char *const layouts[] = {"sizes", "enk", "ekn", NULL};
-    static const char *const rows[] = {"halves", "alternate", NULL};
-    struct tp_model_stack *stack = out;
-    struct tp_module_pattern name;
-    int held, layout, order;
-    enum tp_code code = only(at, json, known);
-    if (code || (code = string(at, json, "name", true, &stack->name)) ||
-        (code = word(at, json, "holds", true, holds, &held)) ||
-        (code = word(at, json, "layout", false, layouts, &layout)) ||
-        (code = word(at, json, "rows", false, rows, &order)) ||
-        (code = string(at, json, "kept", false, &stack->kept)) ||
-        (code = string(at, json, "engines", false, &stack->engines)))
-        return code;
-    stack->gate_up = held == 0;
-    stack->layout = (enum tp_stack_layout)layout;
-    stack->alternates = order == 1;
-    if (!strchr(stack->name, '.') || strpbrk(stack->name, "*^$"))
-        return wrong(at, "name", "is no run of segments, such as \"experts.down_proj\"");
-    return pattern(at, "name", stack->name, &name);
-}
+_Static_assert(sizeof(struct tp_module_pattern) == sizeof(const char *), "it is its text");
 
-static enum tp_code parse_fused(const struct place *at, const json_t *json, void *out)
+static enum tp_code read_list(const struct place *at, const struct field *field,
+                              const json_t *array, char *out)
 {
-    static const char *const known[] = {"as", "parts", NULL};
-    struct tp_model_fused *fused = out;
-    enum tp_code code = only(at, json, known);
-    if (code || (code = string(at, json, "as", true, &fused->set)))
-        return code;
-    return strings(at, json, "parts", true, &fused->part, &fused->parts);
-}
-
-static enum tp_code parse_merged(const struct place *at, const json_t *json, void *out)
-{
-    static const char *const known[] = {"module", "parts", NULL};
-    static const char *const words[] = {"halves", "thirds", "qkv", "heads", NULL};
-    struct tp_model_merged *merged = out;
-    const char *text;
-    int parts;
-    enum tp_code code = only(at, json, known);
-    if (code || (code = string(at, json, "module", true, &text)) ||
-        (code = word(at, json, "parts", true, words, &parts)))
-        return code;
-    merged->parts = (enum tp_merged_parts)parts;
-    return pattern(at, "module", text, &merged->module);
-}
-
-static enum tp_code parse_parallel(const struct place *at, const json_t *json, void *out)
-{
-    static const char *const known[] = {"modules", "cut", NULL};
-    static const char *const cuts[] = {"none", "N", "K", NULL};
-    struct tp_model_parallel *parallel = out;
-    int cut;
-    enum tp_code code = only(at, json, known);
-    if (code || (code = word(at, json, "cut", true, cuts, &cut)))
-        return code;
-    parallel->cut = (enum tp_parallel)cut;
-    return patterns(at, json, "modules", true, &parallel->module, &parallel->modules);
-}
-
-/* One segment of a name. */
-static enum tp_code segment(const struct place *at, const json_t *json, const char *key,
-                            bool needed, const char **text)
-{
-    enum tp_code code = string(at, json, key, needed, text);
-    return code || !*text || !strpbrk(*text, ".*^$") ? code
-                                                     : wrong(at, key, "is no segment of a name");
-}
-
-static enum tp_code parse_expert(const struct place *at, const json_t *json, void *out)
-{
-    static const char *const known[] = {"gate", "up", "down", NULL}; /* as the enum has them */
-    struct tp_model_expert *expert = out;
-    enum tp_code code = only(at, json, known);
-    for (int m = 0; known[m] && code == TP_OK; m++) {
-        code = segment(at, json, known[m], m != TP_EXPERT_GATE, &expert->matrix[m]);
-        for (int before = 0; before < m && code == TP_OK; before++)
-            if (expert->matrix[before] &&
-                strcmp(expert->matrix[before], expert->matrix[m]) == 0)
-                code = wrong(at, known[m], "is called as another of the matrices");
+    const size_t size = field->of ? field->size : sizeof(const char *);
+    size_t *count = (size_t *)(void *)(out + field->count);
+    if (!json_array_size(array))
+        return wrong(at, field->key, "is no list of values");
+    char *items = tp_os_zalloc(json_array_size(array), size, at->err);
+    memcpy(out + field->at, &items, sizeof items);
+    enum tp_code code = items ? TP_OK : TP_E_MEMORY;
+    while (*count < json_array_size(array) && code == TP_OK) {
+        const json_t *value = json_array_get(array, *count);
+        const char *text = json_string_value(value);
+        struct place in = {field->key, *count, at->err};
+        char *item = items + size * (*count)++; /* what is half made is freed as well */
+        if (field->of)
+            code = read_object(&in, field->of, value, item);
+        else if (text_fault(field->kind, text))
+            code = wrong(at, field->key, text_fault(field->kind, text));
+        else
+            memcpy(item, &text, sizeof text);
     }
     return code;
 }
 
-static enum tp_code parse_rename(const struct place *at, const json_t *json, void *out)
+static enum tp_code read_field(const struct place *at, const struct field *field,
+                               const json_t *value, char *out)
 {
-    static const char *const known[] = {"from", "to", NULL};
-    struct tp_model_rename *rename = out;
-    enum tp_code code = only(at, json, known);
-    if (code || (code = string(at, json, "from", true, &rename->from)))
-        return code;
-    return string(at, json, "to", true, &rename->to);
-}
-
-static enum tp_code parse_limit(const struct place *at, const json_t *json, void *out)
-{
-    static const char *const known[] = {"reader", "formats", "experts", "says", NULL};
-    struct tp_model_limit *limit = out;
-    enum tp_code code = only(at, json, known);
-    if (code || (code = string(at, json, "reader", true, &limit->reader)) ||
-        (code = string(at, json, "says", true, &limit->says)) ||
-        (code = boolean(at, json, "experts", false, &limit->experts)))
-        return code;
-    return strings(at, json, "formats", false, &limit->format, &limit->formats);
-}
-
-/* Every object of a list by `parse`, into an array of things of `size` bytes. */
-static enum tp_code objects(struct tp_err *err, const json_t *json, const char *key, void **out,
-                            size_t *count, size_t size,
-                            enum tp_code (*parse)(const struct place *, const json_t *, void *))
-{
-    struct place file = {NULL, 0, err};
-    const json_t *array;
-    enum tp_code code = list(&file, json, key, false, &array);
-    if (code || !array)
-        return code;
-    if (!(*out = tp_os_zalloc(json_array_size(array), size, err)))
-        return TP_E_MEMORY;
-    for (size_t i = 0; i < json_array_size(array) && code == TP_OK; i++) {
-        struct place at = {key, i, err};
-        ++*count; /* before it is parsed: what is half made is freed as well */
-        code = parse(&at, json_array_get(array, i), (char *)*out + i * size);
+    const char *text = json_string_value(value), *fault;
+    if (field->kind == YES || field->kind == NO)
+        *(bool *)(out + field->at) = value ? json_is_true(value) : field->kind == YES;
+    if (!value)
+        return field->needed ? wrong(at, field->key, "is missing") : TP_OK;
+    switch (field->kind) {
+    case YES:
+    case NO:
+        return json_is_boolean(value) ? TP_OK
+                                      : wrong(at, field->key, "is neither true nor false");
+    case WORD:
+    case SECOND:
+        return read_word(at, field, value, out + field->at);
+    case TEXTS:
+    case MODULES:
+    case OBJECTS:
+        return read_list(at, field, value, out);
+    case OBJECT:
+        return read_object(at, field->of, value, out);
+    default:
+        memcpy(out + field->at, &text, sizeof text);
+        fault = text_fault(field->kind, text);
+        return fault ? wrong(at, field->key, fault) : TP_OK;
     }
+}
+
+/* An object that has known keys only. */
+static enum tp_code read_object(const struct place *at, const struct field *fields,
+                                const json_t *json, void *out)
+{
+    const char *key;
+    json_t *value;
+    enum tp_code code = TP_OK;
+    if (!json_is_object(json))
+        return wrong(at, at->list ? at->list : "the file", "is no object");
+    json_object_foreach((json_t *)(uintptr_t)json, key, value)
+    {
+        size_t i = 0;
+        while (fields[i].key && strcmp(fields[i].key, key) != 0)
+            i++;
+        if (!fields[i].key)
+            return wrong(at, key, "is an unknown key");
+    }
+    for (; fields->key && code == TP_OK; fields++)
+        code = read_field(at, fields, json_object_get(json, fields->key), out);
     return code;
 }
-#define OBJECTS(key, field, count, parse)                                                        \
-    objects(err, json, key, (void **)&model->field, &model->count, sizeof *model->field, parse)
 
-static enum tp_code parse_sizes(const json_t *json, struct tp_model *model, struct tp_err *err)
-{
-    static const char *const known[] = {"hidden", "expert", NULL};
-    struct place at = {NULL, 0, err};
-    const json_t *sizes = json_object_get(json, "sizes");
-    enum tp_code code = sizes ? only(&at, sizes, known) : TP_OK;
-    if (code || !sizes || (code = strings(&at, sizes, "hidden", false, &model->hidden,
-                                          &model->hiddens)))
-        return code;
-    return strings(&at, sizes, "expert", false, &model->expert, &model->experts);
-}
+/* ---- the model ---------------------------------------------------------------------- */
 
-static enum tp_code parse_head(const json_t *json, struct tp_model *model, struct tp_err *err)
+static enum tp_code check_labels(const struct tp_model *model, struct tp_err *err)
 {
-    static const char *const known[] = {
-        "name",          "title",   "checked", "ran",    "source", "model_type",
-        "architectures", "convert", "keep",    "stacks", "fused",  "merged",
-        "parallel",      "experts", "renamed", "limits", "sizes",  NULL};
-    struct place at = {NULL, 0, err};
-    enum tp_code code = only(&at, json, known);
-    if (code || (code = string(&at, json, "name", true, &model->name)) ||
-        (code = string(&at, json, "title", true, &model->title)) ||
-        (code = string(&at, json, "checked", true, &model->checked)))
-        return code;
-    bool named = strcmp(model->name, TP_MODEL_DEFAULT) != 0;
-    if ((code = strings(&at, json, "source", true, &model->source, &model->sources)) ||
-        (code = strings(&at, json, "ran", false, &model->ran, &model->rans)) ||
-        (code = strings(&at, json, "model_type", named, &model->type, &model->types)))
-        return code;
-    return strings(&at, json, "architectures", false, &model->architecture,
-                   &model->architectures);
+    for (size_t i = 0; i < model->label_sets; i++) {
+        const char *const *matrix = model->labels[i].matrix;
+        for (int m = 1; m < TP_EXPERT_MATRICES; m++)
+            for (int before = 0; before < m; before++)
+                if (matrix[before] && strcmp(matrix[before], matrix[m]) == 0)
+                    return wrong(&(struct place){"experts", i, err}, labels[m].key,
+                                 "is called as another of the matrices");
+    }
+    return TP_OK;
 }
 
 static enum tp_code parse_all(const json_t *json, struct tp_model *model, struct tp_err *err)
 {
-    struct place at = {NULL, 0, err};
-    enum tp_code code;
-    if ((code = parse_head(json, model, err)) ||
-        (code = patterns(&at, json, "convert", false, &model->convert, &model->converts)) ||
-        (code = OBJECTS("keep", keep, keeps, parse_keep)) ||
-        (code = OBJECTS("stacks", stack, stacks, parse_stack)) ||
-        (code = OBJECTS("fused", fused, fuseds, parse_fused)) ||
-        (code = OBJECTS("merged", merged, mergeds, parse_merged)) ||
-        (code = OBJECTS("parallel", parallel, parallels, parse_parallel)) ||
-        (code = OBJECTS("experts", labels, label_sets, parse_expert)) ||
-        (code = OBJECTS("renamed", rename, renames, parse_rename)) ||
-        (code = OBJECTS("limits", limit, limits, parse_limit)))
-        return code;
-    return parse_sizes(json, model, err);
+    const struct place file = {NULL, 0, err};
+    enum tp_code code = read_object(&file, model_fields, json, model);
+    if (code == TP_OK && !model->types && strcmp(model->name, TP_MODEL_DEFAULT) != 0)
+        code = wrong(&file, "model_type", "is missing");
+    return code ? code : check_labels(model, err);
 }
 
 enum tp_code tp_model_from(json_t *json, struct tp_model *model, struct tp_err *err)
@@ -385,31 +334,26 @@ enum tp_code tp_model_read(const char *path, struct tp_model *model, struct tp_e
     return code;
 }
 
+static void free_fields(const struct field *fields, char *item)
+{
+    for (; fields->key; fields++) {
+        char *items = NULL;
+        size_t count;
+        if (fields->kind == OBJECT)
+            free_fields(fields->of, item);
+        if (fields->kind < TEXTS || fields->kind == OBJECT)
+            continue;
+        memcpy(&items, item + fields->at, sizeof items);
+        memcpy(&count, item + fields->count, sizeof count);
+        for (size_t i = 0; fields->of && i < count; i++)
+            free_fields(fields->of, items + i * fields->size);
+        free(items);
+    }
+}
+
 void tp_model_close(struct tp_model *model)
 {
-    for (size_t i = 0; i < model->keeps; i++)
-        free(model->keep[i].module);
-    for (size_t i = 0; i < model->fuseds; i++)
-        free(model->fused[i].part);
-    for (size_t i = 0; i < model->parallels; i++)
-        free(model->parallel[i].module);
-    for (size_t i = 0; i < model->limits; i++)
-        free(model->limit[i].format);
-    free(model->convert);
-    free(model->keep);
-    free(model->stack);
-    free(model->fused);
-    free(model->merged);
-    free(model->parallel);
-    free(model->labels);
-    free(model->rename);
-    free(model->limit);
-    free(model->source);
-    free(model->ran);
-    free(model->type);
-    free(model->architecture);
-    free(model->hidden);
-    free(model->expert);
+    free_fields(model_fields, (char *)model);
     json_decref(model->json);
     *model = (struct tp_model){0};
 }

@@ -39,6 +39,7 @@ enum tp_code tp_plan_convert(const struct tp_checkpoint *ckpt, const struct tp_w
         (code = tp_plan_check_sources(&b)) == TP_OK &&
         (code = tp_plan_check_origins(ckpt, weights, !file_name, err)) == TP_OK &&
         (code = tp_plan_check_importance(&b)) == TP_OK && (code = tp_plan_units(&b)) == TP_OK &&
+        (code = tp_plan_check_excluded(&b)) == TP_OK &&
         (code = tp_plan_stats(&b)) == TP_OK && (code = tp_plan_recast(&b)) == TP_OK &&
         (code = keep_the_rest(&b)) == TP_OK) {
         tp_builder_close(&b); /* what comes now needs the memory */

@@ -16,14 +16,18 @@ enum tp_code tp_plan_unpack(const struct tp_checkpoint *ckpt, const struct tp_we
     uint64_t mark = tp_json_mark();
     *plan = (struct tp_plan){.ckpt = ckpt, .weights = weights, .restores = true};
     b.taken = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *b.taken, err);
-    enum tp_code code = b.taken ? tp_plan_check_sources(&b) : TP_E_MEMORY;
+    enum tp_code code = b.taken ? tp_plan_find_unread(&b) : TP_E_MEMORY;
+    if (code == TP_OK)
+        code = tp_plan_check_sources(&b);
     if (code == TP_OK)
         code = tp_plan_plain_units(&b, dtype, false, NULL);
     for (uint32_t w = 0; w < weights->count && code == TP_OK; w++)
         if (!weights->items[w].form->format)
             code = tp_plan_keep_weight(&b, w, NULL);
-        else if (weights->items[w].origin) /* its scales have the names of the format */
-            tp_plan_leave_inputs(&b, w);
+        else {
+            tp_plan_leave_inputs(&b, w); /* plain weights have none */
+            tp_plan_leave_beside(&b, w);
+        }
     for (size_t i = 0; i < weights->other_count && code == TP_OK; i++)
         if (!b.taken[weights->other[i]])
             code = tp_plan_add_kept(&b, weights->other[i], UINT32_MAX, NULL);

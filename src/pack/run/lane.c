@@ -130,7 +130,7 @@ static enum tp_code load_share(struct tp_lane *lane, const struct tp_unit *unit,
     struct tp_share share = tp_rows_share(unit, box, v);
     struct tp_view view = tp_unit_view(unit, box->e, v);
     struct tp_box part = {.k = box->k, .size = {1, share.count, box->size.k}};
-    struct tp_args args = {.dtype = unit->form->dtype, .box = part.size};
+    struct tp_args args = {.dtype = unit->form->dtype, .box = part.size, .global = 1};
     uint64_t out_bytes = tp_value_bytes(part.size, unit->form->dtype);
     uint64_t row = tp_value_bytes((struct tp_box3){1, 1, box->size.k}, unit->form->dtype);
     void *buffers[TP_MAX_OUT] = {0};
@@ -176,7 +176,7 @@ static enum tp_code load_values(struct tp_lane *lane, const struct tp_unit *unit
                                 const struct tp_box *box, const void **values)
 {
     struct source_box source;
-    struct tp_args args = {.dtype = unit->form->dtype};
+    struct tp_args args = {.dtype = unit->form->dtype, .global = 1};
     const struct tp_op_at *at;
     enum tp_code code;
     if (is_plain(lane, unit)) {
@@ -217,18 +217,15 @@ static bool is_before(const uint64_t a[TP_DIMS], const uint64_t b[TP_DIMS])
     return a[d] < b[d];
 }
 
-/* How many values of a unit are NaN or infinite, and where the first of them is, whatever the boxes
- * are. */
+/* How many values of a unit are NaN or infinite, and where the first of them is, in whatever order
+ * its boxes have them. */
 static enum tp_code count_nonfinite(struct tp_lane *lane, const struct tp_unit *unit,
                                     uint64_t *count, uint64_t first[TP_DIMS])
 {
-    struct tp_grid grid;
-    struct tp_box_wish wish = {.target = 1 << 20, .limit = 16 << 20,
-                               .memory = lane->options->memory / lane->options->jobs};
-    enum tp_code code = tp_unit_boxes(lane->plan, unit, &wish, &grid, &lane->err);
-    for (uint64_t i = 0; code == TP_OK && i < grid.count; i++) {
-        struct tp_box all = tp_grid_box(unit, &grid, i), box;
-        for (uint64_t p = 0; code == TP_OK && tp_grid_piece(&grid, &all, p, &box); p++) {
+    enum tp_code code = TP_OK;
+    for (uint64_t i = 0; code == TP_OK && i < lane->grid->count; i++) {
+        struct tp_box all = tp_grid_box(unit, lane->grid, i), box;
+        for (uint64_t p = 0; code == TP_OK && tp_grid_piece(lane->grid, &all, p, &box); p++) {
             struct tp_value_stats stats;
             const void *values;
             if ((code = load_values(lane, unit, &box, &values)))
@@ -299,8 +296,8 @@ static enum tp_code check_scales(struct tp_lane *lane, const struct source_box *
 {
     enum tp_code code = TP_OK;
     if (!lane->options->keep_nonfinite)
-        code = tp_source_scales_check(op, source->weight->form->search.is_signed,
-                                      source->cover.size, args->in, &lane->err);
+        code = tp_source_scales_check(op, tp_op_is_int(op), source->cover.size, args->in,
+                                      &lane->err);
     if (code == TP_OK)
         code = tp_source_scales_fit(op, to, source->cover.size, args->in, &lane->err);
     if (code == TP_OK)
@@ -487,14 +484,14 @@ static enum tp_code observe(struct tp_lane *lane, uint32_t u, uint64_t index,
 
 /* Marks the rows of a box piece by piece, in lane->marks. */
 static enum tp_code mark_rows(struct tp_lane *lane, const struct tp_unit *unit,
-                              const struct tp_grid *grid, const struct tp_box *box)
+                              const struct tp_box *box)
 {
     struct tp_box piece;
     uint64_t room = box->size.n * sizeof(struct tp_row_marks);
     enum tp_code code = tp_buffer_room(&lane->marks, room, &lane->err);
     if (code == TP_OK)
         memset(lane->marks.data, 0, room);
-    for (uint64_t i = 0; code == TP_OK && tp_grid_piece(grid, box, i, &piece); i++) {
+    for (uint64_t i = 0; code == TP_OK && tp_grid_piece(lane->grid, box, i, &piece); i++) {
         const void *values;
         if ((code = load_values(lane, unit, &piece, &values)) == TP_OK)
             tp_row_marks(unit->form->dtype, values, piece.size.n, piece.size.k,
@@ -540,13 +537,14 @@ static enum tp_code convert_piece(struct tp_lane *lane, const struct tp_unit *un
     return tp_packed_cut(op, wide, &inside, whole.out, args->out, &lane->err);
 }
 
-static enum tp_code convert_pieces(struct tp_lane *lane, uint32_t u, const struct tp_grid *grid,
-                                   uint64_t index, const struct tp_box *box)
+static enum tp_code convert_pieces(struct tp_lane *lane, uint32_t u, uint64_t index,
+                                   const struct tp_box *box)
 {
+    const struct tp_grid *grid = lane->grid;
     const struct tp_unit *unit = &lane->plan->units[u];
     uint64_t pieces = tp_ceil_div(box->size.k, grid->piece);
     struct tp_box piece;
-    enum tp_code code = mark_rows(lane, unit, grid, box);
+    enum tp_code code = mark_rows(lane, unit, box);
     for (uint64_t i = 0; code == TP_OK && tp_grid_piece(grid, box, i, &piece); i++) {
         struct tp_args args = {0};
         if ((code = convert_piece(lane, unit, &piece, grid->extra, &args)) == TP_OK &&
@@ -577,8 +575,9 @@ enum tp_code tp_lane_box(struct tp_lane *lane, uint32_t u, const struct tp_grid 
     struct tp_args args = {.box = box.size, .global = global, .lift = unit->lift};
     const void *values;
     enum tp_code code;
+    lane->grid = grid;
     if (grid->piece) {
-        code = convert_pieces(lane, u, grid, index, &box);
+        code = convert_pieces(lane, u, index, &box);
     } else if (unit->form->kind == TP_UNIT_PLAIN) {
         if ((code = load_values(lane, unit, &box, &values)) == TP_OK)
             note_nonfinite(lane, u, &box, values);

@@ -10,6 +10,7 @@ struct tp_lane {
     const struct tp_plan *plan;
     struct tp_sink *sink;
     const struct tp_run_options *options;
+    const struct tp_grid *grid; /* of the unit whose box is worked on */
     struct tp_compute compute;
     struct tp_ops_at ops; /* of the plan's operations, at the sizes of boxes and of wholes */
     struct tp_buffer piece, cropped, importance, marks;

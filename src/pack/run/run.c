@@ -172,7 +172,7 @@ static enum tp_code do_job(struct run *run, struct tp_lane *lane, const struct t
     const struct tp_plan *plan = run->plan;
     const struct tp_output *output = &plan->outputs[job->output];
     enum tp_code code = TP_OK;
-    float global = 0;
+    float global = 1; /* where there is none, it changes nothing */
     switch (job->kind) {
     case TP_JOB_HEADER:
         return do_header(lane, job);

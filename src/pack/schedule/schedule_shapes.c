@@ -6,6 +6,7 @@
  */
 #include "pack/schedule/schedule.h"
 
+#include "base/suffix.h"
 #include "pack/source/checkpoint.h"
 #include "pack/model/model_names.h"
 #include "pack/os/os.h"
@@ -191,9 +192,7 @@ void tp_sched_check_format(const struct tp_sched_problem *problem, const char *f
     const char *const *names = problem->kernel == TP_SCHED_W4A8 ? w4a8
                                : problem->arch == 10            ? sm100
                                                                 : sm90;
-    bool pass = false;
-    for (size_t i = 0; names[i]; i++)
-        pass = pass || strcmp(names[i], format) == 0;
+    bool pass = tp_word_of(format, names, SIZE_MAX) >= 0;
     tp_sched_check_add(checks, "format", TP_SCHED_ASSERT,
                        "the kernel reads the format that is stored", pass,
                        pass ? "stored is %s" : "stored is %s; convert to %s", format, names[0]);

@@ -20,7 +20,7 @@ static json_t *nibble_values(const struct tp_op *op, const struct tp_op_out *out
         if (tp_elements[out->element].has_table)
             for (code = 0; op->table[code] != stored;)
                 code++;
-        double value = tp_codec_code_value(op->codec, (uint8_t)code);
+        double value = tp_codec_code_value(op, (uint8_t)code);
         value = add ? value + add : value; /* minus zero stays what it is */
         tp_json_append(values, value == (int)value && value != 0
                                           ? json_integer((json_int_t)value)

@@ -19,25 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char hint_damaged[] =
-    "its __metadata__ is damaged or was edited: get the file again, or convert the source anew";
-static const char hint_newer[] = "a newer tilepack wrote this file: read it with that version";
-
-static enum tp_code bad(struct tp_err *err, const char *what)
-{
-    tp_err_hint(err, hint_damaged);
-    return tp_fail(err, TP_E_INPUT, "stored descriptor: %s", what);
-}
-
-static bool get_u64(const json_t *array, size_t i, uint64_t *value)
-{
-    const json_t *number = json_array_get(array, i);
-    if (!json_is_integer(number) || json_integer_value(number) < 0)
-        return false;
-    *value = (uint64_t)json_integer_value(number);
-    return true;
-}
-
 /* check_text() finds a part that the format has not. */
 static enum tp_part part_of(const json_t *json)
 {
@@ -56,39 +37,35 @@ static bool is_known_version(const json_t *json, const struct tp_format *format)
 static enum tp_code read_format(const json_t *json, struct tp_weight_form *form, struct tp_err *err)
 {
     const char *name = json_string_value(json_object_get(json, "format"));
-    const json_t *box = json_object_get(json, "box");
     if (!name)
-        return bad(err, "\"format\" is missing");
+        return tp_damaged(err, "\"format\" is missing");
     enum tp_code code = tp_format_get(name, &form->format, err);
     if (code)
         return code;
     if (!is_known_version(json, form->format)) {
-        tp_err_hint(err, hint_newer);
+        tp_err_hint(err, TP_HINT_NEWER);
         return tp_fail(err, TP_E_UNSUPPORTED,
                        "stored descriptor: format '%s', version %lld, is not known here", name,
                        (long long)json_integer_value(json_object_get(json, "version")));
     }
     if (json_object_get(json, "bias") && !(form->format = form->format->bias))
-        return bad(err, "\"bias\" is of a format that has none");
-    form->rank = (int)json_integer_value(json_object_get(json, "rank"));
-    if (form->rank < 2 || form->rank > 3 || !get_u64(box, 0, &form->box.e) ||
-        !get_u64(box, 1, &form->box.n) || !get_u64(box, 2, &form->box.k) || !form->box.e ||
-        !form->box.n || !form->box.k)
-        return bad(err, "\"box\" or \"rank\" is wrong");
+        return tp_damaged(err, "\"bias\" is of a format that has none");
+    if ((code = tp_descriptor_box(json, form, err)))
+        return code;
     const char *key;
     json_t *value;
     json_object_foreach(json_object_get(json, "params"), key, value)
     {
         char text[128];
         if (!json_is_string(value) || strlen(key) + json_string_length(value) + 2 > sizeof text)
-            return bad(err, "\"params\" is wrong");
+            return tp_damaged(err, "\"params\" is wrong");
         if (tp_search_choice_read(key, json_string_value(value), &form->search))
             continue;
         strcpy(text, key);
         strcat(text, "=");
         strcat(text, json_string_value(value));
         if (tp_format_set(&form->format, text, &form->settings, NULL)) {
-            tp_err_hint(err, hint_damaged);
+            tp_err_hint(err, TP_HINT_DAMAGED);
             return tp_fail(err, TP_E_INPUT, "stored descriptor: format %s has no parameter '%s'",
                            name, text);
         }
@@ -97,7 +74,7 @@ static enum tp_code read_format(const json_t *json, struct tp_weight_form *form,
     tp_format_op(form->format, &form->settings, &form->op);
     return tp_search_choice_fits(&form->search, &form->op)
                ? TP_OK
-               : bad(err, "\"params\" name a search that the format has not");
+               : tp_damaged(err, "\"params\" name a search that the format has not");
 }
 
 /* Parameters of a complete descriptor: all of its format's, and of a search all or none. */
@@ -114,7 +91,7 @@ static enum tp_code check_text(const json_t *json, const struct tp_weight_form *
     json_t *expected = tp_descriptor_json(form->format, &form->settings, &form->search,
                                           &form->op, form->box, form->rank, err);
     if (!expected) {
-        tp_err_hint(err, hint_damaged);
+        tp_err_hint(err, TP_HINT_DAMAGED);
         return err ? err->code : TP_E_INPUT;
     }
     json_t *params = json_object_get(json, "params");
@@ -123,7 +100,7 @@ static enum tp_code check_text(const json_t *json, const struct tp_weight_form *
     bool equal = json_equal(expected, json);
     json_decref(expected);
     if (!equal)
-        tp_err_hint(err, hint_damaged);
+        tp_err_hint(err, TP_HINT_DAMAGED);
     return equal ? TP_OK
                  : tp_fail(err, TP_E_INPUT,
                            "stored descriptor of format %s contradicts the format (layout, element "
@@ -146,21 +123,21 @@ static enum tp_code check_sizes(const struct tp_weight_form *form, struct tp_err
             return code;
         for (uint32_t d = 0; d < rank; d++)
             if (!tp_mul_u64(&size, size, shape[d]))
-                return bad(err, "a tensor does not fit 64 bits");
+                return tp_damaged(err, "a tensor does not fit 64 bits");
         if (size != bytes)
-            return bad(err, "\"box\" and \"rank\" contradict each other");
+            return tp_damaged(err, "\"box\" and \"rank\" contradict each other");
     }
     return TP_OK;
 }
 
 /* ---- units --------------------------------------------------------------- */
 
-/* A unit as its text states it; what is not stated, or is of another type, is NULL or
- * the number that no check lets pass. */
+/* A unit as its text states it; what is not stated is NULL or the number that no check lets
+ * pass. */
 struct stated_origin {
     const char *name;
     int64_t row, rows, step; /* step: 0 without one */
-    int64_t expert; /* expert: -1 without one, -2 for a wrong one */
+    int64_t expert; /* expert: -1 without one */
     int64_t shape[3];
     size_t rank;
     bool transposed;
@@ -188,7 +165,7 @@ static enum tp_code make_origin(const struct stated_origin *from, bool flat,
     size_t rank = from->rank + flat;
     if (!from->name || from->rows < 1 || from->row < 0 || rank < 2 || rank > 3 ||
         from->expert < -1 || from->step < 0 || from->step > 2)
-        return bad(err, "\"from\" is wrong");
+        return tp_damaged(err, "\"from\" is wrong");
     origin->rank = (uint32_t)rank;
     origin->flat = flat;
     origin->expert = from->expert;
@@ -199,14 +176,14 @@ static enum tp_code make_origin(const struct stated_origin *from, bool flat,
     origin->shape[rank - 1] = 1; /* of a bias, which does not state it */
     for (uint32_t d = 0; d < from->rank; d++) {
         if (from->shape[d] < 0)
-            return bad(err, "\"from\" has a wrong shape");
+            return tp_damaged(err, "\"from\" has a wrong shape");
         origin->shape[d] = (uint64_t)from->shape[d];
     }
     uint64_t end;
     if (!tp_mul_u64(&end, origin->rows - 1, origin->step ? origin->step : 1) ||
         !tp_add_u64(&end, end, origin->row) || !tp_add_u64(&end, end, 1) ||
         end > origin->shape[origin->rank - 2])
-        return bad(err, "\"from\" names rows outside its tensor");
+        return tp_damaged(err, "\"from\" names rows outside its tensor");
     origin->name = tp_os_join(err, from->name, strlen(from->name), "");
     return origin->name ? TP_OK : TP_E_MEMORY;
 }
@@ -243,7 +220,7 @@ static enum tp_code make_weight(const struct stated *unit, const struct known *k
                          ? tp_names_find(&known->ids, unit->id, strlen(unit->id))
                          : -1;
     if (!unit->prefix || number < 0 || !unit->dtype || !*unit->prefix)
-        return bad(err, "a unit lacks \"prefix\", \"dtype\" or a \"desc\" that exists");
+        return tp_damaged(err, "a unit lacks \"prefix\", \"dtype\" or a \"desc\" that exists");
     const struct tp_weight_form *form = &known->forms[number];
     size_t joint = form->format->is_bias ? 0 : 1;
     weight->name =
@@ -253,7 +230,7 @@ static enum tp_code make_weight(const struct stated *unit, const struct known *k
     if (!weight->name || !weight->origin || make_form(unit, form, weights, weight, err))
         return TP_E_MEMORY;
     if (!tp_dtype_is_float(weight->form->dtype))
-        return bad(err, "\"dtype\" of a unit is no float type");
+        return tp_damaged(err, "\"dtype\" of a unit is no float type");
     uint64_t rows = 0;
     for (size_t i = 0; i < unit->count; i++) {
         enum tp_code code = make_origin(&unit->from[i], weight->form->format->is_bias,
@@ -261,49 +238,11 @@ static enum tp_code make_weight(const struct stated *unit, const struct known *k
         if (code)
             return code;
         if (!tp_add_u64(&rows, rows, weight->origin[i].rows))
-            return bad(err, "\"from\" has too many rows");
+            return tp_damaged(err, "\"from\" has too many rows");
     }
-    return rows == weight->form->box.n ? TP_OK : bad(err, "\"from\" does not add up to N rows");
-}
-
-/* ---- units as a JSON tree ------------------------------------------------ */
-
-static enum tp_code room_for_origins(struct stated *unit, size_t count, struct tp_err *err)
-{
-    void *from = unit->from;
-    enum tp_code code = tp_os_grow(&from, &unit->room, count, sizeof *unit->from, err);
-    unit->from = from;
-    return code;
-}
-
-static enum tp_code state_unit(const json_t *json, struct stated *unit, struct tp_err *err)
-{
-    const json_t *from = json_object_get(json, "from");
-    unit->prefix = json_string_value(json_object_get(json, "prefix"));
-    unit->id = json_string_value(json_object_get(json, "desc"));
-    unit->dtype = json_string_value(json_object_get(json, "dtype"));
-    unit->count = json_array_size(from);
-    enum tp_code code = room_for_origins(unit, unit->count, err);
-    for (size_t i = 0; i < unit->count && !code; i++) {
-        const json_t *part = json_array_get(from, i), *shape = json_object_get(part, "shape");
-        const json_t *expert = json_object_get(part, "expert");
-        json_int_t number = json_integer_value(expert);
-        struct stated_origin *origin = &unit->from[i];
-        *origin = (struct stated_origin){
-            .name = json_string_value(json_object_get(part, "name")),
-            .row = json_integer_value(json_object_get(part, "row")),
-            .rows = json_integer_value(json_object_get(part, "rows")),
-            .step = json_integer_value(json_object_get(part, "step")),
-            .expert = !expert ? -1 : number < 0 ? -2 : number,
-            .rank = json_array_size(shape),
-            .transposed = json_is_true(json_object_get(part, "transposed")),
-        };
-        for (size_t d = 0; d < origin->rank && d < 3; d++) {
-            const json_t *size = json_array_get(shape, d);
-            origin->shape[d] = json_is_integer(size) ? json_integer_value(size) : -1;
-        }
-    }
-    return code;
+    return rows == weight->form->box.n
+               ? TP_OK
+               : tp_damaged(err, "\"from\" does not add up to N rows");
 }
 
 static enum tp_code add_weight(const struct stated *unit, const struct known *known,
@@ -323,28 +262,13 @@ static enum tp_code add_weight(const struct stated *unit, const struct known *kn
     return code;
 }
 
-static enum tp_code read_units(const json_t *units, const struct known *known,
-                               struct tp_weights *weights, struct tp_err *err)
-{
-    struct stated unit = {0};
-    enum tp_code code = TP_OK;
-    for (size_t u = 0; u < json_array_size(units) && !code; u++) {
-        code = state_unit(json_array_get(units, u), &unit, err);
-        if (!code)
-            code = add_weight(&unit, known, weights, err);
-    }
-    free(unit.from);
-    return code;
-}
-
 /* ---- units as describe.c writes them ------------------------------------- */
 
 /* There is one unit for each weight, and a tree of 30,000 of them costs more than all
- * else that opening a checkpoint does. So they are scanned; these readers know what
- * describe.c writes, keys in any order, and return false for any other text. */
+ * else that opening a checkpoint does. So they are scanned. These readers return false for
+ * what is no such text; keys that are not known are no concern of theirs. */
 
-/* Number of the next key in `keys`, which ends in NULL; -1 when it is another one, or
- * was seen before. */
+/* Number of the next key in `keys`, or of the NULL at their end; -1 when it was seen before. */
 static int scan_key(struct tp_json *json, const char *const keys[], unsigned *seen)
 {
     struct tp_json_string key;
@@ -352,12 +276,12 @@ static int scan_key(struct tp_json *json, const char *const keys[], unsigned *se
     if (tp_json_key(json, &key))
         return -1;
     json->used = mark;
-    for (int i = 0; keys[i]; i++)
-        if (strcmp(key.data, keys[i]) == 0 && !(*seen & 1u << i)) {
-            *seen |= 1u << i;
-            return i;
-        }
-    return -1;
+    int i = 0;
+    while (keys[i] && strcmp(key.data, keys[i]) != 0)
+        i++;
+    bool again = keys[i] && *seen & 1u << i;
+    *seen |= 1u << i;
+    return again ? -1 : i;
 }
 
 static bool scan_string(struct tp_json *json, const char **value)
@@ -417,6 +341,7 @@ static bool scan_origin_key(struct tp_json *json, void *into)
     case 4: return scan_number(json, &origin->expert);
     case 5: return scan_true(json, &origin->transposed);
     case 6: return scan_number(json, &origin->step);
+    case 7: return !tp_json_skip(json);
     default: return false;
     }
 }
@@ -424,7 +349,10 @@ static bool scan_origin_key(struct tp_json *json, void *into)
 static bool scan_origin(struct tp_json *json, void *into)
 {
     struct stated *unit = into;
-    if (room_for_origins(unit, unit->count + 1, json->err))
+    void *from = unit->from;
+    bool full = tp_os_grow(&from, &unit->room, unit->count + 1, sizeof *unit->from, json->err);
+    unit->from = from;
+    if (full)
         return false;
     struct stated_origin *origin = &unit->from[unit->count++];
     *origin = (struct stated_origin){.expert = -1};
@@ -440,6 +368,7 @@ static bool scan_unit_key(struct tp_json *json, void *into)
     case 1: return scan_string(json, &unit->id);
     case 2: return scan_string(json, &unit->dtype);
     case 3: return scan_all(json, "[]", scan_origin, unit);
+    case 4: return !tp_json_skip(json);
     default: return false;
     }
 }
@@ -450,41 +379,33 @@ static bool scan_unit(struct tp_json *json, struct stated *unit)
     return scan_all(json, "{}", scan_unit_key, unit);
 }
 
-/* Fails, with whatever error, when the text is not such text, or a unit is wrong. */
-static enum tp_code scan_units(const char *text, const struct known *known,
+static enum tp_code read_units(const char *text, const struct known *known,
                                struct tp_weights *weights, struct tp_err *err)
 {
+    struct tp_err why = {0};
     struct stated unit = {0};
     struct tp_json json = {.text = text, .size = strlen(text), .noun = "list of units",
-                           .err = err};
+                           .err = &why};
     uint64_t begun = 0;
     bool more = true;
-    json.arena = tp_os_alloc(json.size, err);
-    if (!json.arena)
-        return TP_E_MEMORY;
-    enum tp_code code = tp_json_expect(&json, '[');
-    while (!code && more) {
+    json.arena = tp_os_alloc(json.size + 1, err);
+    enum tp_code code = json.arena ? TP_OK : TP_E_MEMORY;
+    bool good = !code && !tp_json_expect(&json, '[');
+    while (good && more && !code) {
         json.used = 0;
-        code = tp_json_next(&json, ']', &begun, &more);
-        if (!code && more)
-            code = scan_unit(&json, &unit)
-                       ? add_weight(&unit, known, weights, err)
-                       : tp_fail(err, TP_E_INPUT, "no unit as it is written");
+        good = !tp_json_next(&json, ']', &begun, &more) && (!more || scan_unit(&json, &unit));
+        if (good && more)
+            code = add_weight(&unit, known, weights, err);
     }
-    if (!code && tp_json_peek(&json) != -1)
-        code = tp_fail(err, TP_E_INPUT, "text behind the units");
+    if (!code && !(good && tp_json_peek(&json) == -1))
+        code = why.code == TP_E_MEMORY ? tp_fail(err, why.code, "%s", why.what)
+                                       : tp_damaged(err, "its units are not such a list");
     free(unit.from);
     free(json.arena);
     return code;
 }
 
 /* ---- all ----------------------------------------------------------------- */
-
-static void drop_weights(struct tp_weights *weights, size_t first)
-{
-    while (weights->count > first)
-        tp_weight_close(&weights->items[--weights->count]);
-}
 
 /* Of a known format the text is exactly what it gives; of another one, which only some readers
  * take, the text is all that there is. */
@@ -533,7 +454,7 @@ enum tp_code tp_descriptors_version(const char *version, struct tp_err *err)
 {
     if (version && strcmp(version, TP_DESCRIPTOR_VERSION) == 0)
         return TP_OK;
-    tp_err_hint(err, version ? hint_newer
+    tp_err_hint(err, version ? TP_HINT_NEWER
                              : "the file is damaged: get it again, or convert the source again");
     return version ? tp_fail(err, TP_E_UNSUPPORTED, "its __metadata__ says \"" TP_META_VERSION
                              "\": \"%.40s\", and only version " TP_DESCRIPTOR_VERSION " is known",
@@ -545,25 +466,15 @@ enum tp_code tp_descriptors_version(const char *version, struct tp_err *err)
 enum tp_code tp_descriptors_parse(const char *descriptors_text, const char *units_text,
                                   struct tp_weights *weights, struct tp_err *err)
 {
-    struct tp_err aside = {0};
     struct known known = {0};
-    size_t first = weights->count;
-    json_t *units = NULL;
     json_t *descriptors = tp_json_load(descriptors_text, strlen(descriptors_text), NULL);
-    enum tp_code code = TP_E_INPUT;
-    if (json_is_object(descriptors) && read_known(descriptors, weights, &known, &aside) == TP_OK)
-        code = scan_units(units_text, &known, weights, &aside);
-    if (code) { /* slowly, and with the message that belongs to it */
-        drop_weights(weights, first);
-        units = tp_json_load(units_text, strlen(units_text), NULL);
-        if (!json_is_object(descriptors) || !json_is_array(units))
-            code = bad(err, "not valid JSON");
-        else if ((code = read_known(descriptors, weights, &known, err)) == TP_OK)
-            code = read_units(units, &known, weights, err);
-    }
+    enum tp_code code = json_is_object(descriptors)
+                            ? read_known(descriptors, weights, &known, err)
+                            : tp_damaged(err, "not valid JSON");
+    if (code == TP_OK)
+        code = read_units(units_text, &known, weights, err);
     tp_names_close(&known.ids);
     free(known.forms);
     json_decref(descriptors);
-    json_decref(units);
     return code;
 }

@@ -3,9 +3,11 @@
 
 #include "base/layout_parse.h"
 #include "base/num.h"
+#include "base/suffix.h"
 #include "kernels/op/codec.h"
 #include "kernels/op/traits.h"
 #include "kernels/op/word_bits.h"
+#include "pack/format/format_outputs.h"
 #include "pack/format/format_rule.h"
 #include "pack/format/format_words.h"
 #include "pack/os/os.h"
@@ -15,19 +17,16 @@
 
 /* ---- errors -------------------------------------------------------------- */
 
-static const char hint_damaged[] =
-    "its __metadata__ is damaged or was edited: get the file again, or convert the source anew";
-
-static enum tp_code bad(struct tp_err *err, const char *what)
+enum tp_code tp_damaged(struct tp_err *err, const char *what)
 {
-    tp_err_hint(err, hint_damaged);
+    tp_err_hint(err, TP_HINT_DAMAGED);
     return tp_fail(err, TP_E_INPUT, "stored descriptor: %s", what);
 }
 
 static enum tp_code unknown(const struct tp_format *format, const char *what, const char *word,
                             struct tp_err *err)
 {
-    tp_err_hint(err, "a newer tilepack wrote this file: read it with that version");
+    tp_err_hint(err, TP_HINT_NEWER);
     return tp_fail(err, TP_E_UNSUPPORTED, "stored descriptor: format '%s', version %d, is not "
                    "known here, and its %s '%.80s' is not either", format->name, format->version,
                    what, word ? word : "(missing)");
@@ -41,10 +40,7 @@ static enum tp_code check_keys(const struct tp_format *format, const json_t *obj
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)object, key, value)
     {
-        size_t i = 0;
-        while (keys[i] && strcmp(keys[i], key) != 0)
-            i++;
-        if (!keys[i])
+        if (tp_word_of(key, keys, SIZE_MAX) < 0)
             return unknown(format, "key", key, err);
     }
     return TP_OK;
@@ -71,7 +67,7 @@ static enum tp_code read_layout(const json_t *json, struct tp_op_out *out, struc
     struct tp_layout layout;
     const char *text = json_string_value(json);
     if (!text || json_string_length(json) > 1000)
-        return bad(err, "a layout is no text");
+        return tp_damaged(err, "a layout is no text");
     if (!(expr = tp_os_alloc(sizeof *expr, err)))
         return TP_E_MEMORY;
     out->layout = expr;
@@ -84,36 +80,17 @@ static enum tp_code read_layout(const json_t *json, struct tp_op_out *out, struc
     return code ? code : tp_layout_check(&layout, err);
 }
 
-static enum tp_code read_word_bits(const json_t *list, struct tp_op_out *out, struct tp_err *err)
-{
-    uint32_t seen = 0;
-    uint8_t *bits = tp_os_zalloc(TP_WORD_BITS, 1, err);
-    out->word_bits = bits;
-    if (!bits)
-        return TP_E_MEMORY;
-    for (size_t i = 0; i < TP_WORD_BITS; i++) {
-        json_int_t bit = json_integer_value(json_array_get(list, i));
-        bool number = json_is_integer(json_array_get(list, i)) && bit >= 0 && bit < TP_WORD_BITS;
-        bits[i] = number ? (uint8_t)bit : 0;
-        seen |= number ? UINT32_C(1) << bits[i] : 0;
-    }
-    return seen == UINT32_MAX && json_array_size(list) == TP_WORD_BITS &&
-                   out->role == TP_ROLE_CODES && tp_element_bits(out->element) <= 8
-               ? TP_OK
-               : bad(err, "\"word_bits\" are not 32 different numbers of codes");
-}
-
 /* The words as text: expressions that are numbers. */
 static enum tp_code read_words(const json_t *list, struct tp_format_out *out, struct tp_err *err)
 {
     char text[24];
     out->word_count = (uint32_t)json_array_size(list);
     if (out->word_count > TP_MAX_RANK)
-        return bad(err, "\"words\" are too many");
+        return tp_damaged(err, "\"words\" are too many");
     for (uint32_t w = 0; w < out->word_count; w++) {
         const json_t *word = json_array_get(list, w);
         if (!json_is_integer(word) || json_integer_value(word) < 0)
-            return bad(err, "\"words\" hold something that is no number");
+            return tp_damaged(err, "\"words\" hold something that is no number");
         snprintf(text, sizeof text, "%lld", (long long)json_integer_value(word));
         if (!(out->words[w] = tp_os_join(err, text, strlen(text), "")))
             return TP_E_MEMORY;
@@ -130,14 +107,14 @@ static enum tp_code read_place(const json_t *json, struct tp_op_out *op, struct 
     if (!layout)
         return op->role == TP_ROLE_WORDS || op->role == TP_ROLE_GLOBAL
                    ? TP_OK
-                   : bad(err, "an output lacks \"layout\"");
+                   : tp_damaged(err, "an output lacks \"layout\"");
     if (!json_is_integer(fill) || byte < 0 || byte > 255)
-        return bad(err, "\"fill\" is no byte");
+        return tp_damaged(err, "\"fill\" is no byte");
     op->fill = (uint8_t)byte;
-    if (tp_format_pair(json_object_get(json, "per"), 0, &op->per_n, &op->per_k, NULL))
-        return bad(err, "\"per\" is wrong");
+    if (tp_format_pair(json_object_get(json, "per"), NULL, &op->per_n, &op->per_k, NULL))
+        return tp_damaged(err, "\"per\" is wrong");
     if (op->role == TP_ROLE_CODES && (op->per_n != 1 || op->per_k != 1))
-        return bad(err, "codes are not one for each element");
+        return tp_damaged(err, "codes are not one for each element");
     return read_layout(layout, op, err);
 }
 
@@ -158,12 +135,13 @@ static enum tp_code read_output(const json_t *json, const struct tp_format *form
         return unknown(format, "element", json_string_value(json_object_get(json, "element")),
                        err);
     if (!is_name(json_object_get(json, "suffix")))
-        return bad(err, "\"suffix\" is wrong");
+        return tp_damaged(err, "\"suffix\" is wrong");
     out->suffix = json_string_value(json_object_get(json, "suffix"));
     if (!tp_codec_takes(format->op.codec, op->role, op->element))
         return unknown(format, "kind of outputs", out->suffix, err);
-    if ((code = read_place(json, op, err)) ||
-        (bits && (code = read_word_bits(bits, op, err))) ||
+    if (bits && json_array_size(bits) != TP_WORD_BITS)
+        return tp_damaged(err, "\"word_bits\" are not 32 numbers");
+    if ((code = read_place(json, op, err)) || (code = tp_format_word_bits(bits, op, err)) ||
         (factor && (code = tp_format_factor(factor, op, err))))
         return code;
     return read_words(json_object_get(json, "words"), out, err);
@@ -185,15 +163,15 @@ static enum tp_code read_values(struct tp_format *format, int i, struct tp_err *
     bool zero = op->out[i].role == TP_ROLE_ZERO, table = tp_elements[op->out[i].element].has_table;
     unsigned seen = 0;
     if (tp_element_bits(op->out[i].element) != 4)
-        return values ? bad(err, "\"values\" are not of nibbles") : TP_OK;
+        return values ? tp_damaged(err, "\"values\" are not of nibbles") : TP_OK;
     if (json_array_size(values) != 16)
-        return bad(err, "\"values\" are not 16 numbers");
+        return tp_damaged(err, "\"values\" are not 16 numbers");
     for (uint8_t stored = 0; stored < 16; stored++) {
         double value = json_number_value(json_array_get(values, stored));
         double add = zero ? op->zero_add : 0;
-        if (!table && !(value >= tp_codec_code_value(op->codec, stored) &&
-                        value <= tp_codec_code_value(op->codec, stored)))
-            return bad(err, "\"values\" are not those of the element");
+        if (!table && !(value >= tp_codec_code_value(op, stored) &&
+                        value <= tp_codec_code_value(op, stored)))
+            return tp_damaged(err, "\"values\" are not those of the element");
         for (uint8_t code = 0; table && code < 16; code++)
             if (value - add >= code - 8 && value - add <= code - 8 &&
                 (!zero || op->table[code] == stored)) {
@@ -201,7 +179,7 @@ static enum tp_code read_values(struct tp_format *format, int i, struct tp_err *
                 seen |= 1u << code;
             }
     }
-    return !table || seen == 0xffff ? TP_OK : bad(err, "\"values\" are not 16 integers");
+    return !table || seen == 0xffff ? TP_OK : tp_damaged(err, "\"values\" are not 16 integers");
 }
 
 /* How much more a stored zero point is than its own code: 1 of GPTQ. The codes were read before. */
@@ -217,7 +195,7 @@ static enum tp_code read_zero_add(struct tp_format *format, int zero, struct tp_
     if (!values)
         return TP_OK;
     if (!(least >= -8 && least <= 7))
-        return bad(err, "\"values\" of zero points are wrong");
+        return tp_damaged(err, "\"values\" of zero points are wrong");
     op->zero_add = (uint8_t)(int)(least + 8);
     return TP_OK;
 }
@@ -231,7 +209,7 @@ static enum tp_code check_roles(const struct tp_op *op, struct tp_err *err)
         count[op->out[i].role]++;
     for (int r = 0; r < TP_ROLE_COUNT; r++)
         if (r != TP_ROLE_WORDS && count[r] > 1)
-            return bad(err, "two outputs have one role");
+            return tp_damaged(err, "two outputs have one role");
     bool scale = count[TP_ROLE_SCALE], global = count[TP_ROLE_GLOBAL];
     bool group8 = count[TP_ROLE_GROUP8] && count[TP_ROLE_CHANNEL];
     bool scaled = tp_codecs[op->codec].is_number ? !scale && !global
@@ -239,7 +217,7 @@ static enum tp_code check_roles(const struct tp_op *op, struct tp_err *err)
                                                 : scale != group8;
     if (!count[TP_ROLE_CODES] || !scaled || count[TP_ROLE_GROUP8] != count[TP_ROLE_CHANNEL] ||
         ((count[TP_ROLE_ZERO] || count[TP_ROLE_ORDER]) && !scale))
-        return bad(err, "its outputs are not those of a weight");
+        return tp_damaged(err, "its outputs are not those of a weight");
     return TP_OK;
 }
 
@@ -253,20 +231,15 @@ static enum tp_code set_rules(struct tp_format *format, struct tp_err *err)
                                                                 "divides");
     if (global >= 0 && (!json_is_boolean(divides) ||
                         (json_is_true(divides) && !tp_codecs[op->codec].has_global)))
-        return bad(err, "\"divides\" of a global scale is wrong");
+        return tp_damaged(err, "\"divides\" of a global scale is wrong");
     if (op->codec == TP_CODEC_NVFP4)
         op->rule = json_is_true(divides) ? TP_NVFP4_CT : TP_NVFP4_MODELOPT;
-    if (tp_op_is_int(op))
-        op->scale_rule = element == TP_ELEM_F16 ? TP_INT_SCALE_F16 : TP_INT_SCALE_BF16;
-    if (op->codec == TP_CODEC_FP8)
-        op->scale_rule = element == TP_ELEM_E8M0   ? TP_FP8_SCALE_UE8M0
-                         : element == TP_ELEM_BF16 ? TP_FP8_SCALE_BF16
-                                                   : TP_FP8_SCALE_FP32;
+    op->scale_rule = tp_codec_scale_rule(op->codec, element);
     int zero = tp_op_find(op, TP_ROLE_ZERO);
     if (zero >= 0 && tp_op_zero_is_product(op) &&
         (op->out[zero].element != element || op->out[zero].per_n != op->out[scale].per_n ||
          op->out[zero].per_k != op->out[scale].per_k))
-        return bad(err, "zero points are not of the type and the block of the scales");
+        return tp_damaged(err, "zero points are not of the type and the block of the scales");
     return TP_OK;
 }
 
@@ -275,7 +248,7 @@ static enum tp_code check_sizes(const struct tp_op *op, struct tp_box3 box, stru
 {
     uint64_t stretches = tp_max_u64(op->stretches, 1), rows = box.n / stretches, experts;
     if (box.n % stretches || !tp_mul_u64(&experts, box.e, stretches))
-        return bad(err, "its rows do not divide into stretches");
+        return tp_damaged(err, "its rows do not divide into stretches");
     for (uint32_t i = 0; i < op->outs; i++) {
         const struct tp_op_out *out = &op->out[i];
         struct tp_layout layout;
@@ -289,27 +262,28 @@ static enum tp_code check_sizes(const struct tp_op *op, struct tp_box3 box, stru
         uint64_t k = out->per_k ? tp_ceil_div(box.k, out->per_k) : 1;
         if (tp_layout_extent(&layout, TP_DIM_E) != (out->per_n ? experts : box.e) ||
             tp_layout_extent(&layout, TP_DIM_N) < n || tp_layout_extent(&layout, TP_DIM_K) < k)
-            return bad(err, "a layout is smaller than the weight");
+            return tp_damaged(err, "a layout is smaller than the weight");
         if ((out->word_bits && bytes % (TP_WORD_BITS / 8)) ||
             tp_layout_size(&layout) % (tp_element_bits(out->element) < 8 ? 2 : 1))
-            return bad(err, "a layout ends inside of a word");
+            return tp_damaged(err, "a layout ends inside of a word");
     }
     return TP_OK;
 }
 
 /* ---- the descriptor ------------------------------------------------------ */
 
-static bool read_box(const json_t *json, struct tp_box3 *box)
+enum tp_code tp_descriptor_box(const json_t *json, struct tp_weight_form *form, struct tp_err *err)
 {
     const json_t *list = json_object_get(json, "box");
-    uint64_t *size[] = {&box->e, &box->n, &box->k}, all = 1;
-    bool good = json_array_size(list) == 3;
+    uint64_t *size[] = {&form->box.e, &form->box.n, &form->box.k}, all = 1;
+    form->rank = (int)json_integer_value(json_object_get(json, "rank"));
+    bool good = json_array_size(list) == 3 && form->rank >= 2 && form->rank <= 3;
     for (size_t d = 0; d < 3 && good; d++) {
         json_int_t number = json_integer_value(json_array_get(list, d));
         *size[d] = (uint64_t)number;
         good = number > 0 && tp_mul_u64(&all, all, *size[d]) && all <= INT64_MAX / 64;
     }
-    return good;
+    return good ? TP_OK : tp_damaged(err, "\"box\" or \"rank\" is wrong");
 }
 
 static enum tp_code read_facts(const json_t *json, struct tp_format *format,
@@ -325,24 +299,22 @@ static enum tp_code read_facts(const json_t *json, struct tp_format *format,
         return code;
     if (tp_format_codec(json, &format->op.codec, NULL))
         return unknown(format, "codec", json_string_value(json_object_get(json, "codec")), err);
-    bool known = !json_object_get(json, "part");
-    for (size_t i = 0; i < sizeof parts / sizeof *parts && part; i++)
-        known |= strcmp(parts[i], part) == 0;
-    if (!known)
+    if (json_object_get(json, "part") && tp_word_of(part, parts, TP_COUNT(parts)) < 0)
         return unknown(format, "part", part, err);
     if (stretches && json_integer_value(stretches) != 2)
         return unknown(format, "number of", "stretches", err);
     format->op.stretches = stretches ? 2 : 0;
     format->is_bias = json_is_true(json_object_get(json, "bias"));
-    form->rank = (int)json_integer_value(json_object_get(json, "rank"));
-    if (!read_box(json, &form->box) || form->rank < 2 || form->rank > 3 ||
-        (form->rank == 2 && form->box.e != 1))
-        return bad(err, "\"box\" or \"rank\" is wrong");
-    if (tp_format_pair(json_object_get(json, "block"), 0, &format->op.block_n,
+    if ((code = tp_descriptor_box(json, form, err)))
+        return code;
+    if (form->rank == 2 && form->box.e != 1)
+        return tp_damaged(err, "\"box\" or \"rank\" is wrong");
+    if (tp_format_pair(json_object_get(json, "block"), NULL, &format->op.block_n,
                        &format->op.block_k, NULL))
-        return bad(err, "\"block\" is wrong");
-    return json_is_object(json_object_get(json, "params")) ? TP_OK
-                                                           : bad(err, "\"params\" is wrong");
+        return tp_damaged(err, "\"block\" is wrong");
+    return json_is_object(json_object_get(json, "params"))
+               ? TP_OK
+               : tp_damaged(err, "\"params\" is wrong");
 }
 
 static enum tp_code read_outputs(const json_t *json, struct tp_format *format,
@@ -351,7 +323,7 @@ static enum tp_code read_outputs(const json_t *json, struct tp_format *format,
     const json_t *outputs = json_object_get(json, "outputs");
     enum tp_code code = TP_OK;
     if (json_array_size(outputs) < 1)
-        return bad(err, "\"outputs\" are missing");
+        return tp_damaged(err, "\"outputs\" are missing");
     if (json_array_size(outputs) > TP_MAX_OUT)
         return unknown(format, "number of", "outputs", err);
     for (uint32_t i = 0; i < json_array_size(outputs) && !code; i++) {
@@ -374,7 +346,7 @@ enum tp_code tp_descriptor_unknown(const json_t *json, struct tp_weights *weight
     const json_t *name = json_object_get(json, "format");
     json_int_t version = json_integer_value(json_object_get(json, "version"));
     if (!is_name(name) || version < 1 || version > INT32_MAX)
-        return bad(err, "\"format\" or \"version\" is wrong");
+        return tp_damaged(err, "\"format\" or \"version\" is wrong");
     struct tp_unknown *item = tp_os_zalloc(1, sizeof *item, err);
     if (!item)
         return TP_E_MEMORY;
@@ -393,7 +365,7 @@ enum tp_code tp_descriptor_unknown(const json_t *json, struct tp_weights *weight
     if (code || (code = read_outputs(json, format, err)) ||
         (code = check_sizes(&format->op, form->box, err))) {
         if (err && !err->hint[0])
-            tp_err_hint(err, hint_damaged);
+            tp_err_hint(err, TP_HINT_DAMAGED);
         return code;
     }
     form->format = format;

@@ -10,6 +10,16 @@
 
 #include "pack/source/weight_list.h"
 
+#define TP_HINT_DAMAGED                                                                          \
+    "its __metadata__ is damaged or was edited: get the file again, or convert the source anew"
+#define TP_HINT_NEWER "a newer tilepack wrote this file: read it with that version"
+/* TP_E_INPUT with the former hint. */
+enum tp_code tp_damaged(struct tp_err *err, const char *what);
+
+/* Box and rank of a descriptor, of a format that is known or not. */
+enum tp_code tp_descriptor_box(const json_t *json, struct tp_weight_form *form,
+                               struct tp_err *err);
+
 /* Fills in form->format, which the weights own, op, box and rank. TP_E_UNSUPPORTED where a word or
  * a key is not known, TP_E_INPUT where the text is damaged. */
 enum tp_code tp_descriptor_unknown(const json_t *json, struct tp_weights *weights,

@@ -1,6 +1,7 @@
 /* Choices of a scale search, to words and back. */
 #include "pack/source/search_choice.h"
 
+#include "base/suffix.h"
 #include "kernels/op/traits.h"
 #include "pack/file/leafhash.h"
 #include "pack/text/json_tree.h"
@@ -13,19 +14,10 @@ static const char *const importance_names[] = {"none", "magnitude", "file"};
 const char *tp_search_name(unsigned search) { return search_names[search]; }
 const char *tp_importance_word(unsigned importance) { return importance_names[importance]; }
 
-/* Number of the word in a list of `count`, or -1. */
-static int word_of(const char *const names[], int count, const char *word)
-{
-    for (int i = 0; i < count; i++)
-        if (strcmp(names[i], word) == 0)
-            return i;
-    return -1;
-}
-
 static enum tp_code make_search(const struct tp_search_words *words,
                                 struct tp_search_choice *choice, struct tp_err *err)
 {
-    int search = words->search ? word_of(search_names, 3, words->search) : TP_SEARCH_NONE;
+    int search = words->search ? tp_word_of(words->search, search_names, 3) : TP_SEARCH_NONE;
     if (search < 0) {
         tp_err_hint(err, "it takes none, mse and w4a8");
         return tp_fail(err, TP_E_USAGE, "search '%s' is no known one", words->search);
@@ -59,7 +51,7 @@ enum tp_code tp_search_choice_make(const struct tp_search_words *words, enum tp_
     if (!importance)
         importance = importance_names[tp_codecs[codec].searches_rows ? TP_IMPORTANCE_MAGNITUDE
                                                               : TP_IMPORTANCE_NONE];
-    int word = word_of(importance_names, TP_IMPORTANCE_FILE, importance);
+    int word = tp_word_of(importance, importance_names, TP_IMPORTANCE_FILE);
     choice->importance = (uint8_t)(word < 0 ? TP_IMPORTANCE_FILE : word);
     return TP_OK;
 }
@@ -89,7 +81,7 @@ bool tp_search_choice_read(const char *key, const char *value, struct tp_search_
 {
     int word = -1;
     if (strcmp(key, "search") == 0) {
-        word = word_of(search_names, 3, value);
+        word = tp_word_of(value, search_names, 3);
         choice->search = (uint8_t)word;
         return word > TP_SEARCH_NONE;
     }
@@ -99,7 +91,7 @@ bool tp_search_choice_read(const char *key, const char *value, struct tp_search_
     }
     if (strcmp(key, "importance") != 0)
         return false;
-    word = word_of(importance_names, TP_IMPORTANCE_FILE, value);
+    word = tp_word_of(value, importance_names, TP_IMPORTANCE_FILE);
     choice->importance = (uint8_t)(word < 0 ? TP_IMPORTANCE_FILE : word);
     return word >= 0 || tp_hash_parse(value, strlen(value), choice->hash);
 }

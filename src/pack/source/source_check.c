@@ -76,35 +76,26 @@ static bool is_gptq(const struct tp_weight *weight)
     return weight->form->format->op.zero_add > 0;
 }
 
-static bool is_one_of(const char *text, const char *const words[])
+/* GPTQ version 1 stores zero points less one. Where the words do not tell, as for asymmetric weights,
+ * config.json has to, under one of a few keys and in words of the quantizer's. */
+static enum tp_code config_says_v2(const struct tp_checkpoint *ckpt,
+                                   const struct tp_weight *weight, bool *v2, struct tp_err *err)
 {
-    for (size_t i = 0; words[i]; i++)
-        if (strcasecmp(text, words[i]) == 0)
-            return true;
-    return false;
-}
-
-/* GPTQ version 1 stores zero points less one. Where the words do not tell, as for
- * asymmetric weights, config.json has to; some writers call it "format", and AutoRound has words of
- * its own. */
-static enum tp_code config_says_v2(const struct tp_checkpoint *ckpt, bool *v2,
-                                   struct tp_err *err)
-{
-    static const char *const keys[] = {"checkpoint_format", "format", "packing_format", NULL};
-    static const char *const first[] = {"gptq", "auto_gptq", "auto_round:auto_gptq", NULL};
-    static const char *const second[] = {"gptq_v2", "auto_round", "auto_round:gptqmodel", NULL};
+    static const struct tp_quantizer none = {0};
+    const struct tp_quantizer *by = weight->form->by ? weight->form->by : &none;
     json_t *config;
     enum tp_code code = tp_source_config(ckpt, &config, err);
     const char *key = NULL;
     const json_t *word = NULL;
-    for (size_t i = 0; keys[i] && (!word || json_is_null(word)); i++)
-        word = json_object_get(config, key = keys[i]);
+    for (size_t i = 0; by->zeros_key[i] && (!word || json_is_null(word)); i++)
+        word = json_object_get(config, key = by->zeros_key[i]);
     const char *text = json_is_string(word) ? json_string_value(word) : "no text";
-    *v2 = is_one_of(text, second);
-    if (code == TP_OK && word && !json_is_null(word) && !*v2 && !is_one_of(text, first)) {
+    *v2 = tp_words_have(by->zeros_as, text);
+    if (code == TP_OK && word && !json_is_null(word) && !*v2 &&
+        !tp_words_have(by->zeros_less, text)) {
         tp_source_config_path(ckpt, err);
-        tp_err_hint(err, "correct config.json: \"gptq\" stores zero points less one, \"gptq_v2\" "
-                         "as they are");
+        tp_err_hint(err, "correct config.json: zero points are stored less one (\"%s\") or as they "
+                         "are (\"%s\")", by->zeros_less[0], by->zeros_as[0]);
         code = tp_fail(err, TP_E_UNSUPPORTED, "config.json says \"%s\": \"%.40s\", which does not "
                        "tell how zero points are stored", key, text);
     }
@@ -127,7 +118,7 @@ static enum tp_code check_zeros(const struct tp_checkpoint *ckpt, struct tp_weig
         weight->form->op.out[i].role = TP_ROLE_WORDS;
         return TP_OK;
     }
-    if (is_gptq(weight) && (code = config_says_v2(ckpt, &v2, err)))
+    if (is_gptq(weight) && (code = config_says_v2(ckpt, weight, &v2, err)))
         return code;
     weight->form->op.zero_add = is_gptq(weight) && !v2;
     return set_lossy(weight, tp_os_format(err, "it is asymmetric: %s holds other zero points "
@@ -166,7 +157,7 @@ static enum tp_code read_version(const struct tp_checkpoint *ckpt, const struct 
         return code;
     gptq->asymmetric = !first && !second;
     if (gptq->asymmetric)
-        code = config_says_v2(ckpt, &gptq->by_config, err);
+        code = config_says_v2(ckpt, weight, &gptq->by_config, err);
     gptq->version2 = second || gptq->by_config;
     return code;
 }
@@ -387,7 +378,7 @@ enum tp_code tp_source_eights_check(const struct tp_op *op, struct tp_box3 box,
 /* Why a scale cannot be stored in output `i` of `to`, or NULL; what to do instead in *hint. */
 static const char *unfit(const struct tp_op *to, int i, float value, const char **hint)
 {
-    bool f16 = tp_op_is_int(to) && to->scale_rule == TP_INT_SCALE_F16;
+    bool f16 = tp_op_has_f16_scales(to);
     *hint = f16 ? "--set scales=bf16 keeps it; --exclude leaves the weight out"
                 : "--exclude leaves the weight out";
     if (!isfinite(value))
@@ -456,8 +447,7 @@ static bool overflows(const struct tp_op *to, int zero, float scale)
     float product = scale * (float)zero;
     if (!tp_op_zero_is_product(to) || !isfinite(scale))
         return false;
-    return !isfinite(to->scale_rule == TP_INT_SCALE_F16 ? tp_f16_to_f32(tp_f32_to_f16(product))
-                                                        : tp_bf16_to_f32(tp_f32_to_bf16(product)));
+    return !isfinite(tp_half_round(to->scale_rule == TP_INT_SCALE_F16, product));
 }
 
 /* What is known of the zero points of a box. */

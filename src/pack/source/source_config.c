@@ -12,14 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool listed(const char *const list[], size_t most, const char *word)
-{
-    for (size_t i = 0; i < most && list[i]; i++)
-        if (word && strcmp(list[i], word) == 0)
-            return true;
-    return false;
-}
-
 enum {
     KNOWN = 32,            /* kinds of weights whose answer is kept: a model has fewer */
     MOST_GROUPS = 1 << 24, /* of config.json, each as often as it is compared */
@@ -43,7 +35,8 @@ static enum tp_code disagree(const struct claim *c, const char *key, const char 
 {
     char source[128];
     name_weight(c);
-    tp_err_hint(c->err, "correct \"quantization_config\" or take it out, then convert again");
+    tp_err_hint(c->err, "correct \"quantization_config\", or start from the model that the checkpoint "
+                "was made of");
     return tp_fail(c->err, TP_E_INPUT, "config.json says %s %s, but the tensors are %s", key,
                    value, tp_weight_source(c->weight, source, sizeof source));
 }
@@ -132,7 +125,8 @@ static bool block_differs(const struct tp_weight *weight, const json_t *block, c
     const json_t *rows = json_array_get(block, 0), *columns = json_array_get(block, 1);
     long long n = json_integer_value(rows), k = json_integer_value(columns);
     const char *word = json_string_value(block); /* "128x128", of older files */
-    if (!is_said(block))
+    bool blocks = form->op.codec == TP_CODEC_FP8 && !tp_op_is_number(&form->op);
+    if (!is_said(block) || !blocks) /* it is said of FP8, beside which a model may have others */
         return false;
     print_value(block, text, size);
     if (!word && (json_array_size(block) != 2 || !json_is_integer(rows) ||
@@ -201,23 +195,6 @@ static enum tp_code check_flat(const struct claim *c, const json_t *config)
     return check_flags(c, config);
 }
 
-/* int4 and 8-bit weights lie in bytes alike: config.json alone tells them apart. */
-static bool is_of_eight_bits(const struct tp_weight *weight, const char *key, const char *value)
-{
-    const struct tp_op *op = &weight->form->op;
-    return op->codec != TP_CODEC_INT8 && strcmp(key, "\"num_bits\":") == 0 &&
-           strcmp(value, "8") == 0 &&
-           op->out[tp_op_find(op, TP_ROLE_CODES)].element == TP_ELEM_INT8;
-}
-
-static enum tp_code eight_bits(const struct claim *c)
-{
-    name_weight(c);
-    tp_err_hint(c->err, "serve W8A8 as it is, or convert the plain model");
-    return tp_fail(c->err, TP_E_UNSUPPORTED, "config.json says \"num_bits\": 8: weights of 8 bits "
-                   "stored as bytes (compressed-tensors int-quantized, such as W8A8) are not read");
-}
-
 /* Which fact of one group differs, or NULL. */
 static const char *group_differs(const struct claim *c, const json_t *group, const char *format,
                                  char *value, size_t size)
@@ -234,8 +211,8 @@ static const char *group_differs(const struct claim *c, const json_t *group, con
     }
     if (own)
         format = own;
-    if (format && strcmp(format, "mixed-precision") != 0 &&
-        !listed(is->method_format, TP_MAX_ALSO, format)) {
+    if (format && strcmp(format, "mixed-precision") != 0 && c->weight->form->as &&
+        !tp_words_have(c->weight->form->as->says, format)) {
         snprintf(value, size, "\"%s\"", format);
         return "\"format\":";
     }
@@ -268,8 +245,7 @@ static enum tp_code look_at_group(const struct claim *c)
     if (++*c->looked_at <= MOST_GROUPS)
         return TP_OK;
     tp_source_config_path(c->ckpt, c->err);
-    tp_err_hint(c->err, "put groups of config.json that say the same together, or take "
-                        "\"quantization_config\" out and convert again");
+    tp_err_hint(c->err, "put groups of config.json that say the same together");
     return tp_fail(c->err, TP_E_UNSUPPORTED, "quantization_config: \"config_groups\" has too many "
                    "groups to be compared with all weights");
 }
@@ -345,7 +321,7 @@ static enum tp_code check_groups(const struct claim *c, const json_t *config, st
 {
     const char *format = json_string_value(json_object_get(config, "format")), *name;
     const char *differs = NULL;
-    bool bytes = false, agreed = false;
+    bool agreed = false;
     char value[128] = "";
     json_t *groups = json_object_get(config, "config_groups"), *group;
     if (is_said(groups) && !json_is_object(groups)) {
@@ -355,10 +331,8 @@ static enum tp_code check_groups(const struct claim *c, const json_t *config, st
     json_object_foreach(groups, name, group) {
         if (look_at_group(c))
             return c->err->code;
-        if ((differs = group_differs(c, group, format, value, sizeof value))) {
-            bytes |= is_of_eight_bits(c->weight, differs, value);
+        if ((differs = group_differs(c, group, format, value, sizeof value)))
             continue;
-        }
         if (!tp_op_is_int(&c->weight->form->op))
             return TP_OK;
         struct beside own = beside_group(group);
@@ -366,8 +340,6 @@ static enum tp_code check_groups(const struct claim *c, const json_t *config, st
         beside->order = !agreed || beside->order ? own.order : NULL;
         agreed = true;
     }
-    if (bytes && !agreed)
-        return eight_bits(c);
     return differs && !agreed ? disagree(c, differs, value) : TP_OK;
 }
 
@@ -377,12 +349,11 @@ static enum tp_code check_weight(const struct claim *c, const json_t *config, st
     char quoted[128];
     if (strcmp(method, "tilepack") == 0) /* says nothing of weights that were left as they were */
         return TP_OK;
-    if (!listed(c->weight->form->format->method, TP_MAX_METHODS, method)) {
+    if (!c->weight->form->by || !tp_words_have(c->weight->form->by->method, method)) {
         snprintf(quoted, sizeof quoted, "\"%.100s\"", method);
         return disagree(c, "\"quant_method\":", quoted);
     }
-    bool flat = strcmp(method, "compressed-tensors") != 0;
-    enum tp_code code = flat ? check_flat(c, config) : TP_OK;
+    enum tp_code code = check_flat(c, config);
     if (!json_object_size(json_object_get(config, "config_groups")))
         *beside = beside_flat(config);
     return code ? code : check_groups(c, config, beside); /* ModelOpt has both */
@@ -455,6 +426,97 @@ enum tp_code tp_source_width_check(const struct tp_checkpoint *ckpt,
                    "tensors of this one fit either");
 }
 
+static enum tp_code refused(const struct tp_checkpoint *ckpt, const struct tp_quantizer *q,
+                            const char *said, const char *why, struct tp_err *err)
+{
+    tp_source_config_path(ckpt, err);
+    tp_err_hint(err, "convert the model that it was made from, or serve it as it is");
+    return tp_fail(err, TP_E_UNSUPPORTED, "%s: %s is not read%s%s", said, q->title,
+                   *why ? ": " : "", why);
+}
+
+static bool refuses(const struct tp_quantizer_refusal *refusal, const json_t *config)
+{
+    const char *value = json_string_value(json_object_get(config, refusal->key));
+    return tp_words_have(refusal->value, value);
+}
+
+/* What config.json says is of a quantizer, or of a kind of one's, that is refused by name. */
+static enum tp_code check_named(const struct tp_checkpoint *ckpt, const json_t *config,
+                                const char *method, struct tp_err *err)
+{
+    size_t count;
+    const struct tp_quantizer *const *all = tp_quantizers(&count);
+    char said[160];
+    for (size_t q = 0; q < count; q++) {
+        if (!tp_words_have(all[q]->method, method))
+            continue;
+        snprintf(said, sizeof said, "config.json says \"quant_method\": \"%.80s\"", method);
+        if (all[q]->refused)
+            return refused(ckpt, all[q], said, "", err);
+        for (uint32_t r = 0; r < all[q]->refusals; r++) {
+            const struct tp_quantizer_refusal *refusal = &all[q]->refusal[r];
+            if (!refuses(refusal, config))
+                continue;
+            snprintf(said, sizeof said, "config.json says \"%s\": \"%.80s\"", refusal->key,
+                     json_string_value(json_object_get(config, refusal->key)));
+            return refused(ckpt, all[q], said, refusal->why, err);
+        }
+    }
+    return TP_OK;
+}
+
+static enum tp_code refused_form(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                                 json_t *config, struct tp_err *err)
+{
+    json_decref(config);
+    tp_err_tensor(err, weight->name);
+    return refused(ckpt, weight->form->by, "its codes", weight->form->as->refused, err);
+}
+
+/* What the metadata of the first file calls its format. */
+static bool has_file_format(const struct tp_checkpoint *ckpt, const struct tp_quantizer *q)
+{
+    const char *own = ckpt->file_count ? tp_st_meta(&ckpt->files[0].header, "format") : NULL;
+    return own && q->file_format && strcmp(own, q->file_format) == 0;
+}
+
+/* Whether the tensor's name ends in a sign of the quantizer, which no other has. */
+static bool is_sign(const struct tp_quantizer *q, const char *name)
+{
+    size_t size = strlen(name);
+    for (size_t i = 0; i < TP_MAX_SIGNS && q->sign[i]; i++) {
+        size_t length = strlen(q->sign[i]);
+        if (size > length && name[size - length - 1] == '.' &&
+            strcmp(name + size - length, q->sign[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+enum tp_code tp_source_named_check(const struct tp_checkpoint *ckpt, struct tp_err *err)
+{
+    size_t count;
+    json_t *config;
+    char said[320];
+    enum tp_code code = tp_source_config(ckpt, &config, err);
+    const char *method = json_string_value(json_object_get(config, "quant_method"));
+    if (code == TP_OK && (code = tp_quantizers_check(err)) == TP_OK && method)
+        code = check_named(ckpt, config, method, err);
+    json_decref(config);
+    const struct tp_quantizer *const *all = tp_quantizers(&count);
+    for (size_t q = 0; q < count && !code; q++)
+        if (has_file_format(ckpt, all[q]))
+            code = refused(ckpt, all[q], "its __metadata__ says so", "", err);
+    for (size_t i = 0; i < ckpt->tensor_count && !code; i++)
+        for (size_t q = 0; q < count && !code; q++)
+            if (is_sign(all[q], ckpt->tensors[i].name)) {
+                snprintf(said, sizeof said, "%.300s", ckpt->tensors[i].name);
+                code = refused(ckpt, all[q], said, "", err);
+            }
+    return code;
+}
+
 enum tp_code tp_source_config_check(const struct tp_checkpoint *ckpt,
                                     const struct tp_weights *weights, bool must_find,
                                     struct tp_err *err)
@@ -462,11 +524,13 @@ enum tp_code tp_source_config_check(const struct tp_checkpoint *ckpt,
     json_t *config;
     enum tp_code code = tp_source_config(ckpt, &config, err);
     const char *method = json_string_value(json_object_get(config, "quant_method"));
+    if (code == TP_OK && method && (code = tp_quantizers_check(err)) == TP_OK)
+        code = check_named(ckpt, config, method, err);
     struct known known = {.count = 0};
     const struct beside *beside;
     uint64_t looked_at = 0;
     size_t packed = 0, plain = 0;
-    for (size_t w = 0; method && w < weights->count && code == TP_OK; w++) {
+    for (size_t w = 0; w < weights->count && code == TP_OK; w++) {
         const struct tp_weight *weight = &weights->items[w];
         struct claim claim = {ckpt, weight, &looked_at, err};
         packed += weight->form->format != NULL;
@@ -474,7 +538,9 @@ enum tp_code tp_source_config_check(const struct tp_checkpoint *ckpt,
         code = tp_source_width_check(ckpt, weight, err);
         if (code || !weight->form->format || weight->origin)
             continue;
-        if ((code = check_kind(&claim, config, &known, &beside)) == TP_OK)
+        if (weight->form->as && weight->form->as->refused)
+            return refused_form(ckpt, weight, config, err);
+        if (method && (code = check_kind(&claim, config, &known, &beside)) == TP_OK)
             code = check_beside(&claim, beside);
     }
     if (code == TP_OK && must_find && method && strcmp(method, "tilepack") != 0 && !packed &&

@@ -11,6 +11,7 @@
 #include "pack/os/os.h"
 #include "pack/source/source_config.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,36 +96,60 @@ static enum tp_code add_list(struct tp_source_ignore *ignore, const json_t *list
     return code;
 }
 
-static enum tp_code add_lists(struct tp_source_ignore *ignore, const json_t *config,
-                              struct tp_err *err)
-{
-    static const struct {
-        const char *key, *place;
-    } lists[] = {{"ignore", "quantization_config: \"ignore\""},
-                 {"ignored_layers", "quantization_config: \"ignored_layers\""},
-                 {"modules_to_not_convert", "quantization_config: \"modules_to_not_convert\""},
-                 {"exclude_modules", "quantization_config: \"exclude_modules\""}};
-    enum tp_code code = TP_OK;
-    for (size_t k = 0; k < sizeof lists / sizeof *lists && code == TP_OK; k++)
-        code = add_list(ignore, json_object_get(config, lists[k].key), lists[k].place, err);
-    return code;
-}
-
-/* GPTQ's keys "-:REGEX". */
-static enum tp_code add_dynamic(struct tp_source_ignore *ignore, const json_t *config,
+/* The keys of an object: "-:REGEX" of some, modules with a number of bits of others. */
+static enum tp_code add_members(struct tp_source_ignore *ignore, json_t *object,
+                                const struct tp_quantizer_list *list, const char *place,
                                 struct tp_err *err)
 {
-    static const struct tp_pattern_origin origin = {"quantization_config: \"dynamic\":", -1,
-                                                    TP_E_INPUT};
+    const struct tp_pattern_origin origin = {place, -1, TP_E_INPUT};
+    size_t skip = strlen(list->prefix);
     enum tp_code code = TP_OK;
     const char *key;
     json_t *value;
-    json_object_foreach(json_object_get(config, "dynamic"), key, value) {
-        if (code || strncmp(key, "-:", 2) != 0)
+    json_object_foreach(object, key, value) {
+        if (code || strncmp(key, list->prefix, skip) != 0 ||
+            json_integer_value(json_object_get(value, "bits")) < list->least_bits)
             continue;
-        const char *regex = tp_store_join(&ignore->store, key + 2, strlen(key + 2), "", err);
-        code = regex ? add_regex(ignore, regex, origin, err) : TP_E_MEMORY;
+        const char *text = tp_store_join(&ignore->store, key + skip, strlen(key + skip), "", err);
+        if (!text)
+            return TP_E_MEMORY;
+        code = list->match == TP_LIST_REGEX ? add_regex(ignore, text, origin, err)
+                                            : add_entry(ignore, text, origin, err);
     }
+    return code;
+}
+
+/* Each key once, whichever quantizers have it. */
+static bool is_first(const struct tp_quantizer *const *all, size_t q, uint32_t l)
+{
+    for (size_t before = 0; before <= q; before++)
+        for (uint32_t i = 0; i < (before < q ? all[before]->lists : l); i++)
+            if (strcmp(all[before]->list[i].key, all[q]->list[l].key) == 0)
+                return false;
+    return true;
+}
+
+/* What any quantizer calls its list: a description may have those of several. */
+static enum tp_code add_lists(struct tp_source_ignore *ignore, const json_t *config,
+                              struct tp_err *err)
+{
+    size_t count;
+    enum tp_code code = config ? tp_quantizers_check(err) : TP_OK;
+    const struct tp_quantizer *const *all = config ? tp_quantizers(&count) : NULL;
+    for (size_t q = 0; all && q < count && code == TP_OK; q++)
+        for (uint32_t l = 0; l < all[q]->lists && code == TP_OK; l++) {
+            const struct tp_quantizer_list *list = &all[q]->list[l];
+            json_t *value = json_object_get(config, list->key);
+            char place[160];
+            if (!value || !is_first(all, q, l))
+                continue;
+            snprintf(place, sizeof place, "quantization_config: \"%.100s\"%s", list->key,
+                     list->prefix ? ":" : "");
+            const char *kept = tp_store_join(&ignore->store, place, strlen(place), "", err);
+            code = !kept ? TP_E_MEMORY
+                   : list->prefix ? add_members(ignore, value, list, kept, err)
+                                  : add_list(ignore, value, kept, err);
+        }
     return code;
 }
 
@@ -144,8 +169,6 @@ enum tp_code tp_source_ignore_open(const struct tp_checkpoint *ckpt,
     enum tp_code code = tp_source_config(ckpt, &config, err);
     if (code == TP_OK)
         code = add_lists(ignore, config, err);
-    if (code == TP_OK)
-        code = add_dynamic(ignore, config, err);
     json_decref(config);
     return at_config(ignore, code, err);
 }

@@ -4,6 +4,7 @@
 #include "pack/source/source_quant.h"
 
 #include "pack/os/os.h"
+#include "pack/quantizer/quantizer.h"
 #include "pack/text/json_tree.h"
 
 #include <math.h>
@@ -71,7 +72,7 @@ static enum tp_code load_config(struct tp_json_span value, json_t **config, stru
         tp_err_memory(err, &why);
     if (code != TP_E_INPUT)
         return code;
-    tp_err_hint(err, "correct it, or take it out if the weights are plain");
+    tp_err_hint(err, "correct it, or get config.json again");
     return tp_fail(err, code, "quantization_config cannot be read: %s", why.what);
 }
 
@@ -116,6 +117,54 @@ static void make_config_whole(json_t *config)
         make_all_whole(value);
 }
 
+/* The description in a quantizer's own file beside config.json, as readers take it where config.json
+ * has none; *config stays NULL where there is no such file, or it is no JSON object. */
+static enum tp_code load_side_file(const struct tp_checkpoint *ckpt, const struct tp_quantizer *q,
+                                   json_t **config, struct tp_err *err)
+{
+    char *path = tp_os_format(err, "%s/%s", ckpt->path, q->file), *text = NULL;
+    size_t size = 0;
+    struct tp_err none = {0};
+    json_error_t where;
+    if (!path)
+        return TP_E_MEMORY;
+    if (tp_os_slurp(path, TP_CONFIG_MAX_BYTES, &text, &size, &none) == TP_OK) {
+        json_t *file = tp_json_load(text, size, &where);
+        json_t *own = q->file_key ? json_object_get(file, q->file_key) : file;
+        if (json_object_size(own)) {
+            *config = json_incref(own);
+            if (!json_is_string(json_object_get(own, "quant_method")))
+                tp_json_set(own, "quant_method", json_string(q->method[0]));
+        }
+        json_decref(file);
+    }
+    free(path);
+    free(text);
+    return none.code == TP_E_MEMORY ? TP_E_MEMORY : TP_OK;
+}
+
+static enum tp_code find_side_file(const struct tp_checkpoint *ckpt, json_t **config,
+                                   struct tp_err *err)
+{
+    size_t count = 0;
+    enum tp_code code = ckpt->directory ? tp_quantizers_check(err) : TP_OK;
+    const struct tp_quantizer *const *all = code || !ckpt->directory ? NULL : tp_quantizers(&count);
+    for (size_t q = 0; q < count && !*config && code == TP_OK; q++)
+        if (all[q]->file)
+            code = load_side_file(ckpt, all[q], config, err);
+    return code;
+}
+
+/* Whether any tensor may be of a packed weight, so that it matters what describes it. */
+static bool has_codes(const struct tp_checkpoint *ckpt)
+{
+    for (size_t t = 0; t < ckpt->tensor_count; t++)
+        if (ckpt->tensors[t].rank >= 2 && tp_dtype_bits(ckpt->tensors[t].dtype) <= 32 &&
+            !tp_dtype_is_float(ckpt->tensors[t].dtype))
+            return true;
+    return false;
+}
+
 enum tp_code tp_source_config(const struct tp_checkpoint *ckpt, json_t **config,
                               struct tp_err *err)
 {
@@ -124,6 +173,8 @@ enum tp_code tp_source_config(const struct tp_checkpoint *ckpt, json_t **config,
     enum tp_code code = ckpt->config ? find_config(ckpt, &value, err) : TP_OK;
     if (!code && says_something(&value))
         code = load_config(value, config, err);
+    else if (!code && has_codes(ckpt))
+        code = find_side_file(ckpt, config, err);
     make_config_whole(*config);
     if (code == TP_E_INPUT)
         tp_source_config_path(ckpt, err);
@@ -154,8 +205,7 @@ static bool is_wide(const json_t *group)
  * with one are. */
 static enum tp_activations listed_activations(const struct tp_format *format)
 {
-    return format->input_only && format->method_format[0] ? TP_ACTIVATIONS_OTHER
-                                                          : format->activations;
+    return format->input_only ? TP_ACTIVATIONS_OTHER : format->activations;
 }
 
 uint64_t tp_source_config_bits(const json_t *config)
@@ -171,6 +221,21 @@ uint64_t tp_source_config_bits(const json_t *config)
         if (!is_float(group))
             set |= bit_of(json_object_get(json_object_get(group, "weights"), "num_bits"));
     return set;
+}
+
+void tp_source_config_block(const json_t *config, uint32_t block[2])
+{
+    const json_t *said = json_object_get(config, "weight_block_size"), *group;
+    const char *name;
+    if (!said) {
+        json_object_foreach((json_t *)(uintptr_t)json_object_get(config, "config_groups"), name, group)
+            if (!said)
+                said = json_object_get(json_object_get(group, "weights"), "block_structure");
+    }
+    for (size_t i = 0; i < 2; i++) {
+        json_int_t size = json_integer_value(json_array_get(said, i));
+        block[i] = size > 0 && size <= (1 << 20) ? (uint32_t)size : 0;
+    }
 }
 
 enum tp_code tp_source_config_activations(const json_t *config, unsigned *activations,

@@ -29,6 +29,10 @@ void tp_source_config_path(const struct tp_checkpoint *ckpt, struct tp_err *err)
  * 0 where it does not say. */
 uint64_t tp_source_config_bits(const json_t *config);
 
+/* Rows and columns of a block that share a scale, as "weight_block_size" or a group's
+ * "block_structure" says; zeros where neither does. */
+void tp_source_config_block(const json_t *config, uint32_t block[2]);
+
 /* What becomes of the activations of 4-bit integers, as it says: a set of 1 << enum
  * tp_activations, of all of its groups of such; of our own method, of the formats that it lists.
  * 0 where it does not say. */

@@ -6,35 +6,35 @@
  */
 #include "pack/source/source_spare.h"
 
-#include "pack/format/recognise.h"
+#include "pack/quantizer/quantizer.h"
 #include "pack/source/source_words.h"
 
 #include <string.h>
 
-/* Whether the output has that name, and says something of values: lists of words do not. */
-static bool is_companion(const struct tp_recognised *out, const char *suffix)
-{
-    if (out->role == TP_ROLE_CODES || out->role == TP_ROLE_WORDS)
-        return false;
-    bool same = strcmp(suffix, out->suffix) == 0;
-    for (int a = 0; a < TP_MAX_ALSO && out->also[a] && !same; a++)
-        same = strcmp(suffix, out->also[a]) == 0;
-    return same;
-}
-
-/* What a tensor of that name is in the forms that are known by their tensors. *role: where they
- * agree on it; zero points stored less one are none that can be 0. */
+/* What a tensor of that name is in the forms that are known by their tensors, and says of values, as
+ * lists of words do not. *role: where they agree on it; zero points stored less one are none that can
+ * be 0. Formats of forms are parsed here, when weights of other tools are completed. */
 static bool is_known(const char *suffix, enum tp_role *role)
 {
+    size_t count;
+    const struct tp_quantizer *const *all = tp_quantizers(&count);
     bool known = false;
-    for (const struct tp_recognised *out = tp_recognised; out->format; out++) {
-        if (!is_companion(out, suffix))
-            continue;
-        enum tp_role is = out->stored_less && out->role != TP_ROLE_ORDER ? TP_ROLE_SCALE
-                                                                         : out->role;
-        *role = known && *role != is ? TP_ROLE_SCALE : is;
-        known = true;
-    }
+    for (size_t q = 0; q < count; q++)
+        for (uint32_t n = 0; n < all[q]->forms; n++) {
+            const struct tp_format *format;
+            if (tp_quantizer_format(&all[q]->form[n], &format, NULL) || !format)
+                continue;
+            for (uint32_t i = 0; i < format->op.outs; i++) {
+                enum tp_role is = format->op.out[i].role;
+                if (is == TP_ROLE_CODES || is == TP_ROLE_WORDS ||
+                    strcmp(format->out[i].suffix, suffix) != 0)
+                    continue;
+                if (format->op.zero_add && is != TP_ROLE_ORDER)
+                    is = TP_ROLE_SCALE;
+                *role = known && *role != is ? TP_ROLE_SCALE : is;
+                known = true;
+            }
+        }
     return known;
 }
 

@@ -24,6 +24,9 @@ struct tp_origin {
 char *tp_origin_name(const struct tp_origin *origin, uint64_t expert, struct tp_err *err);
 void tp_origins_free(struct tp_origin *origins, uint32_t count);
 
+struct tp_quantizer;
+struct tp_quantizer_form;
+
 /* What many weights have in common: a model has a few forms, and may have 1,000,000 weights. */
 struct tp_weight_form {
     struct tp_box3 box;
@@ -40,7 +43,8 @@ struct tp_weight_form {
     bool alternates;             /* of gpt-oss: rows of gate and up alternate, and stay so; its
                                     plain tensors are (E,in,out) */
     bool flat;                   /* plain: a bias, [N] or [E,N]; box has a K of 1, rank counts it */
-    bool renamed;                /* an output goes by another name than the format's */
+    const struct tp_quantizer_form *as; /* packed by another tool: the form in which it was found, */
+    const struct tp_quantizer *by;      /* and whose that is */
     bool any_width;              /* packed integers: codes of 4 and of 8 bits fit its tensors alike,
                                     and no weight_shape says which; config.json has to */
     bool unsaid_width;           /* such ones, of a config.json that has both */

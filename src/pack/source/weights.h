@@ -27,6 +27,10 @@ enum tp_code tp_weights_find_any(const struct tp_checkpoint *ckpt, struct tp_wei
 enum tp_code tp_weights_find_packed(const struct tp_checkpoint *ckpt, struct tp_weights *weights,
                                     struct tp_err *err);
 
+/* The tensor of codes of a packed weight that is a convolution, with four dimensions; else NULL. */
+const struct tp_tensor *tp_weight_convolution(const struct tp_checkpoint *ckpt,
+                                              const struct tp_weight *weight);
+
 /* Refers a failure to what a packed weight holds: its name, and the file of its codes. */
 void tp_weight_blame(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
                      struct tp_err *err);

@@ -277,13 +277,18 @@ void tp_json_update(json_t *object, const json_t *with)
         tp_json_no_memory();
 }
 
-void tp_json_update_deep(json_t *object, const json_t *with)
+json_t *tp_json_merge(json_t *object, const json_t *with)
 {
-    if (with && json_object_update_recursive(object, (json_t *)(uintptr_t)with))
-        tp_json_no_memory();
-}
-
-json_t *tp_json_copy(const json_t *value)
-{
-    return value ? made(json_deep_copy(value)) : NULL;
+    const char *key;
+    json_t *value, *own;
+    json_t *merged = with ? made(json_copy(object)) : json_incref(object);
+    json_object_foreach((json_t *)(uintptr_t)with, key, value)
+    {
+        own = json_object_get(object, key);
+        tp_json_set(merged, key, json_is_object(own) && json_is_object(value)
+                                     ? tp_json_merge(json_incref(own), value)
+                                     : json_incref(value));
+    }
+    json_decref(object);
+    return merged;
 }

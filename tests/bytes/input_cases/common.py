@@ -170,9 +170,14 @@ def check_int4(report, tensors, codes, scales, extra=()):
         same(report, "chan", out["x.weight_chan_scale"], want["weight_chan_scale"][0], "F32")
 
 
+def to_f32(scales):
+    """bf16 bits, or float16."""
+    return stfile.bf16_to_f32(scales) if scales.dtype == np.uint16 else scales.astype(np.float32)
+
+
 def decoded(codes, scales, zeros, group):
-    """bf16 values, as float32: (code - zero) * scale with the scale rounded to bf16."""
-    s = stfile.bf16_to_f32(to_bf16(scales))[:, group]
+    """bf16 values, as float32: (code - zero) * scale with the scale as it is stored."""
+    s = to_f32(scales)[:, group]
     z = np.broadcast_to(zeros, scales.shape)[:, group].astype(np.float32)
     return rq.round_bf16((codes.astype(np.float32) - z) * s)
 

@@ -12,7 +12,7 @@ from golden import Mismatch
 from stfile import tensor
 
 
-REASON = "not quantized in the source"
+REASON, LEFT = "not quantized in the source", "left plain by its quantizer"
 
 
 def plain(rng, n=64, k=256):
@@ -64,7 +64,7 @@ def _(report):
                            "--include", "self_attn")
         expect(report, "units of --include", units, experts | attention)
         with open(work.at("r.json"), "w", encoding="utf-8") as f:
-            json.dump({"rules": [{"match": "q_proj", "to": "mxfp4-blocked"},
+            json.dump({"rules": [{"match": "q_proj", "to": "mxfp4-blocked", "plain": "convert"},
                                  {"match": "experts", "to": "mxfp4-blocked"}]}, f)
         done = json.loads(tool.run("plan", work.at("src"), "--recipe", work.at("r.json"),
                                    "--json").stdout)
@@ -94,7 +94,9 @@ def _(report):
         "ignore": [at + "self_attn.o_proj", "re:.*mlp\\.(?:up|down)_proj$", "Linear", "gate",
                    "re:fc1", "re:(?!model)", at + "self_attn.q_proj", "re:.*layers\\.\\d\\.fc2"]}}
     with tool.Workdir() as work:
-        units, kept = plan(work, source, config, "w4a8-cutlass")
+        units, _ = plan(work, source, config, "w4a8-cutlass")
+        expect(report, "units", units, {at + "self_attn.q_proj"})
+        units, kept = plan(work, source, config, "w4a8-cutlass", "--plain", "convert")
         expect(report, "units", units, {at + n for n in ("self_attn.q_proj", "mlp.gate_proj",
                                                          "fc1")})
         expect(report, "kept", kept, {at + n + ".weight": REASON for n in
@@ -118,7 +120,7 @@ def _(report):
                                                                  "group_size": 128}),
                 (fp8, "ignored_layers", "mxfp8-ct", {"quant_method": "fp8"})):
             config[key] = ["visual", "m.0.attn.o"]
-            got = plan(work, tensors, {"quantization_config": config}, to)
+            got = plan(work, tensors, {"quantization_config": config}, to, "--plain", "convert")
             expect(report, "units", got[0], {"m.0.attn.q", "m.0.mlp.fc", "m.0.attn.o2"})
             expect(report, "kept", got[1], kept)
 
@@ -131,7 +133,7 @@ def _(report):
     old = {"quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": ["m.a"]}
     with tool.Workdir() as work:
         _, kept = plan(work, source, {"compression_config": old, "x": 1}, "w4a8-cutlass")
-        expect(report, "kept", kept, {"m.a.weight": REASON})
+        expect(report, "kept", kept, {"m.a.weight": REASON, "m.b.weight": LEFT})
         for verb, last, want in (("convert", ("--to", "w4a8-cutlass"),
                                   {"x", "quantization_config"}), ("unpack", (), {"x"})):
             tool.run(verb, work.at("src"), "-o", work.at(verb), "-q", *last)
@@ -140,7 +142,7 @@ def _(report):
         new = {**old, "ignore": ["m.b"]}
         _, kept = plan(work, source, {"compression_config": old, "quantization_config": new},
                        "w4a8-cutlass")
-        expect(report, "kept", kept, {"m.b.weight": REASON})
+        expect(report, "kept", kept, {"m.b.weight": REASON, "m.a.weight": LEFT})
 
 
 @case("what only experts want is no warning for other weights")

@@ -9,7 +9,7 @@ import stfile
 import tool
 from input_cases.common import (AWQ, FILE, ROOT, awq_file, case, check_int4, ct_file, decoded,
                                 f16_scales, golden_case, gptq_file, int8_file, random_codes,
-                                refused, repeated, same, to_bf16)
+                                refused, repeated, same, to_bf16, to_f32)
 from golden import Mismatch
 from stfile import tensor
 
@@ -177,7 +177,7 @@ def values_before(source, values):
 
 
 def remember(source, codes, scales, zeros, group):
-    s = stfile.bf16_to_f32(to_bf16(scales))[:, group]
+    s = to_f32(scales)[:, group]
     z = np.broadcast_to(zeros, scales.shape)[:, group].astype(np.float32)
     EXACT[id(source)] = (codes.astype(np.float32) - z) * s
     return source
@@ -217,8 +217,12 @@ def _(report):
         stfile.save(work.at("src", "model.safetensors"), made)
         with open(work.at("src", "config.json"), "w", encoding="utf-8") as f:
             json.dump({"quantization_config": config}, f)
-        tool.run("convert", work.at("src"), "-o", work.at("out"), "--to", "w4a8-ct", "--exclude",
-                 "kept", "--quiet")
+        done = tool.run("convert", work.at("src"), "-o", work.at("no"), "--to", "w4a8-ct",
+                        "--exclude", "kept", check=False)
+        if done.returncode != 4 or "'kept': it stays packed as gptq, and" not in done.stderr:
+            raise Mismatch(f"beside what engines read: {done.returncode} {done.stderr}")
+        tool.run("convert", work.at("src"), "-o", work.at("out"), "--to", "w4a16-marlin",
+                 "--exclude", "kept", "--quiet")
         packed, _ = stfile.load(work.at("out", "model.safetensors"))
         if "lm_head.weight_packed" not in packed or "kept.qweight" not in packed:
             raise Mismatch(f"the output holds {sorted(packed)}")
@@ -289,7 +293,7 @@ def _(report):
             (lambda i: ct_bytes("ab"[i], bytes_[i], bf16[i]), bf16, ct, True),
             (lambda i: ct_bytes("ab"[i], bytes_[i], bf16[i], False), bf16, ct, False)):
         kept = decoded(bytes_[0], own[0], np.uint8(128), group)
-        for to in ("w4a8-ct", "w8a16-marlin"):
+        for to in ("w4a8-cutlass", "w8a16-marlin"):
             with tool.Workdir() as work:
                 save_model(work, make(0) | make(1), config)
                 args = ("--to", to, "--requantize", "--exclude", "^a", "--quiet")
@@ -324,7 +328,7 @@ def _(report):
         with tool.Workdir() as work:
             save_model(work, ct_file("a", four, s4) | ct_bytes("b", eight, s8), ct_groups(*groups))
             check_unpacked(report, work, "src", want)
-            tool.run("convert", work.at("src"), "-o", work.at("out"), "--to", "fp8-dynamic-ct",
+            tool.run("convert", work.at("src"), "-o", work.at("out"), "--to", "fp8-marlin-channel",
                      "--requantize", "--exclude", "^b", "--include", ".", "--quiet")
             check_unpacked(report, work, "out", {"b": want["b"]})
         unsaid = ct_file("a", four, s4) | ct_bytes("b", eight, s8, False)
@@ -375,7 +379,8 @@ def _(report):
             save_model(work, source, config)
             tool.run("convert", work.at("src"), "-o", work.at("one"), "--to", "w4a16-marlin",
                      "--requantize", "--include", ".", "--exclude", "^a", "--quiet")
-            tool.run("convert", work.at("one"), "-o", work.at("two"), "--to", "mxfp4-ct",
+            tool.run("convert", work.at("one"), "-o", work.at("two"), "--to",
+                     "mxfp4-marlin" if said is whole else "mxfp4-ct",
                      "--requantize", "--include", ".", "--exclude", "^a", "--quiet")
             with open(work.at("two", "config.json"), encoding="utf-8") as f:
                 two = json.load(f)["quantization_config"]
@@ -410,7 +415,8 @@ def _(report):
             (0x88888888, None, "gptq_v2", "gptq", kinds, None),
             (some, None, "gptq", "gptq", None, None),
             (some, None, "gptq_v2", "gptq", kinds, file),
-            (some, None, "gptq_v2", "w4a8-ct", None, file)):
+            (some, None, "gptq_v2", "w4a8-ct", "has no words for that", file),
+            (some, None, "gptq_v2", "w4a16-marlin", None, file)):
         source, want = {}, {}
         for name in "ab":
             codes, scales = random_codes(rng, n, k), f16_scales(rng, n, 4)
@@ -506,4 +512,5 @@ def _(report):
             "get the file again: it is damaged", status=3)
     refused(report, source | {"x.weight_g_idx": tensor("I32", bad[0])}, "w4a8-ct",
             f"{FILE}: tensor 'x.weight_packed': I32 [3,16,64] looks like the codes of a quantized "
-            "weight, but with the tensors beside it it is of no format that is read here")
+            "weight, but with the tensors beside it (weight_scale, weight_shape) it is of no format "
+            "that is read here")

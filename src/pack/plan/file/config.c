@@ -7,6 +7,7 @@
  */
 #include "pack/plan/file/config.h"
 
+#include "base/suffix.h"
 #include "pack/text/json_edit.h"
 #include "pack/text/json_tree.h"
 #include "pack/model/model_names.h"
@@ -88,17 +89,15 @@ static enum tp_code collect(const struct tp_plan *plan, struct used *used, struc
 /* One of config_groups: what the format says, and in it what the choices say otherwise. */
 static json_t *format_group(const struct tp_unit *unit)
 {
+    const json_t *config = unit->form->format->config;
     json_t *group = json_object();
-    tp_json_set(group, "format",
-                json_incref(json_object_get(unit->form->format->config, "format")));
-    json_t *own = tp_json_copy(json_object_get(unit->form->format->config, "group"));
-    tp_json_update(group, own);
-    json_decref(own);
+    tp_json_set(group, "format", json_incref(json_object_get(config, "format")));
+    tp_json_update(group, json_object_get(config, "group"));
     if (names_inputs(unit))
-        tp_json_update(group, json_object_get(unit->form->format->config, "inputs"));
+        tp_json_update(group, json_object_get(config, "inputs"));
     for (uint32_t p = 0; p < unit->form->format->params; p++) {
         const json_t *extra = unit->form->format->param[p].config[unit->form->settings.choice[p]];
-        tp_json_update_deep(group, json_object_get(extra, "group"));
+        group = tp_json_merge(group, json_object_get(extra, "group"));
     }
     return group;
 }
@@ -284,6 +283,35 @@ static bool all_of(const struct used *used, const char *method)
     return true;
 }
 
+static bool has_words(const struct tp_plan *plan, const struct tp_unit *unit)
+{
+    return json_object_get(config_of(plan, unit), "quant_method") != NULL;
+}
+
+/* Packed weights of another tool that stay, and have no words in the description that readers of
+ * what is written go by: neither those readers nor their own could read them. */
+static enum tp_code keeps_unnamed(const struct tp_plan *plan, const struct used *used,
+                                  struct tp_err *err)
+{
+    const struct tp_unit *kept = NULL, *made = NULL;
+    for (size_t i = 0; i < used->count; i++) {
+        const struct tp_unit *unit = used->unit[i];
+        bool own = unit >= plan->units && unit < plan->units + plan->unit_count;
+        if (own && !has_words(plan, unit))
+            return TP_OK; /* none but a loader of one's own reads it */
+        made = own ? unit : made;
+        if (!own && !has_words(plan, unit) && !plan->weights->items[unit->views[0].weight].origin)
+            kept = unit;
+    }
+    if (!kept || !made)
+        return TP_OK;
+    tp_err_tensor(err, kept->name);
+    tp_err_hint(err, "convert it, too, or the model that the checkpoint was made of");
+    return tp_fail(err, TP_E_UNSUPPORTED, "it stays packed as %s, and the quantization_config of %s "
+                   "has no words for that: nobody could read it", kept->form->format->name,
+                   made->form->format->name);
+}
+
 /* The value of "quantization_config" for the plan (new reference), or NULL with
  * *err set where no reader could understand the mixture of formats. */
 static json_t *quantization_of(const struct tp_plan *plan, struct tp_err *err)
@@ -319,6 +347,8 @@ static json_t *quantization_of(const struct tp_plan *plan, struct tp_err *err)
                 "would be of %zu kinds", method, used.count);
         return NULL;
     }
+    if (form == TP_KEPT_OWN && keeps_unnamed(plan, &used, err))
+        return NULL;
     json_t *kept = tp_kept_list(plan, form, err), *config = NULL;
     if (kept)
         config = form == TP_KEPT_OWN  ? kernel_ready(plan, &used, kept, err)
@@ -330,76 +360,6 @@ static json_t *quantization_of(const struct tp_plan *plan, struct tp_err *err)
         return NULL;
     }
     return config;
-}
-
-/* Kept tensors of a quantization that this program does not know: a matrix whose
- * elements are no plain numbers. */
-static bool keeps_foreign(const struct tp_plan *plan)
-{
-    for (size_t k = 0; k < plan->kept_count; k++) {
-        const struct tp_tensor *tensor = &plan->ckpt->tensors[plan->kept[k].tensor];
-        bool matrix = tensor->rank >= 2 && tensor->bytes && tp_dtype_bits(tensor->dtype) <= 32 &&
-                      tensor->dtype != TP_BOOL && !tp_dtype_is_float(tensor->dtype);
-        if (matrix && plan->kept[k].unit == UINT32_MAX && strstr(tensor->name, "weight"))
-            return true;
-    }
-    return false;
-}
-
-/* Adds the module of a restored weight to the list of those that are plain. */
-static void add_plain_module(json_t *list, const char *name)
-{
-    size_t stem = tp_name_stem(name);
-    if (name[stem])
-        tp_json_append(list, json_stringn(name, stem));
-}
-
-/* Of GPTQ it has no list; of its rules the first that matches a name decides. */
-static void add_plain_rules(json_t *config, const json_t *plain)
-{
-    static const char key[] = "dynamic";
-    json_t *rules = not_these(plain), *own = json_object_get(config, key);
-    if (json_is_object(own))
-        tp_json_update(rules, own);
-    tp_json_set(config, key, rules);
-}
-
-/* The source's own quantization_config, less the weights that become plain. *restored is NULL
- * when it no longer applies to anything, or says nothing of a method. */
-static enum tp_code restore_config(const struct tp_plan *plan, json_t **restored,
-                                   struct tp_err *err)
-{
-    static const char *const lists[] = {"ignore", "ignored_layers", "modules_to_not_convert"};
-    enum tp_code code = keeps_foreign(plan) ? tp_source_config(plan->ckpt, restored, err) : TP_OK;
-    json_t *config = *restored;
-    if (code || !config)
-        return code;
-    const char *method = json_string_value(json_object_get(config, "quant_method"));
-    if (!method || strcmp(method, "tilepack") == 0) {
-        json_decref(config);
-        *restored = NULL;
-        return TP_OK;
-    }
-    json_t *plain = json_array();
-    for (size_t u = 0; u < plan->unit_count; u++)
-        add_plain_module(plain, plan->units[u].name);
-    bool found = strcmp(method, "gptq") == 0;
-    if (found && json_array_size(plain))
-        add_plain_rules(config, plain);
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        json_t *list = json_object_get(config, lists[i]);
-        bool last = i + 1 == sizeof lists / sizeof *lists;
-        if (!json_is_array(list) && (found || !last))
-            continue;
-        if (!json_is_array(list))
-            tp_json_set(config, lists[strcmp(method, "compressed-tensors") ? i : 0],
-                                list = json_array());
-        found = true;
-        if (json_array_extend(list, plain))
-            tp_json_no_memory();
-    }
-    json_decref(plain);
-    return TP_OK;
 }
 
 static bool changes(const struct tp_plan *plan)
@@ -427,10 +387,7 @@ bool tp_config_leaves_out(const struct tp_plan *plan, const char *name)
 {
     static const char *const names[] = {"hf_quant_config.json", "quantize_config.json",
                                         "quant_config.json"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i]) == 0)
-            return changes(plan);
-    return false;
+    return tp_word_of(name, names, TP_COUNT(names)) >= 0 && changes(plan);
 }
 
 /* Appends config.json without the quantization_config inside of text_config, which
@@ -474,9 +431,6 @@ enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, st
         return TP_OK;
     if (!changes(plan)) /* nor does what describes it */
         return tp_text_add(text, plan->ckpt->config, plan->ckpt->config_size, err);
-    enum tp_code code = plan->restores ? restore_config(plan, &config, err) : TP_OK;
-    if (code)
-        return code;
     if (!plan->restores && !(config = quantization_of(plan, err)))
         return err->code;
     if (config) {
@@ -485,7 +439,7 @@ enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, st
         if (!value)
             return tp_fail(err, TP_E_MEMORY, "out of memory for config.json");
     }
-    code = replace_config(plan->ckpt, value, text, err);
+    enum tp_code code = replace_config(plan->ckpt, value, text, err);
     free(value);
     if (code == TP_OK && text->size > TP_CONFIG_MAX_BYTES) {
         tp_err_hint(err, "convert the modules that it would list as not quantized, too, or "

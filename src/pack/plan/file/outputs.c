@@ -147,9 +147,16 @@ static enum tp_code plain_output(struct tp_builder *b, uint32_t u)
     uint64_t shape[3];
     if (code)
         return code;
+    const struct tp_tensor *convolution = tp_weight_convolution(
+        b->plan->ckpt, &b->plan->weights->items[unit->views[0].weight]);
     output->unit = u;
     output->dtype = (uint8_t)form->dtype;
     output->name = unit->name;
+    if (convolution) {
+        output->rank = (uint8_t)convolution->rank;
+        output->shape = convolution->shape;
+        return shape_bytes(b, output);
+    }
     if (form->rank == 3)
         shape[output->rank++] = form->box.e;
     shape[output->rank++] = form->transposed ? form->box.k : form->box.n;

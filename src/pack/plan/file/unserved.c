@@ -153,7 +153,8 @@ static const char *misfit(const struct tp_unit_form *form, bool expert)
                     "alone (--include experts), or give the others another one in a recipe";
 }
 
-/* What serves all weights of formats of which that is known; biases have one without. */
+/* What serves all weights of formats of which that is known, and of what is kept: nothing serves
+ * forms that are only read. */
 struct served {
     const struct tp_format *format; /* of the first one */
     unsigned rows;                  /* of it, a bit each */
@@ -166,7 +167,7 @@ static void serve_units(struct served *s, const struct tp_plan *plan, const stru
 {
     for (size_t u = 0; u < count; u++) {
         const struct tp_format *format = units[u].form->format;
-        if (!format || !format->serves)
+        if (!format || format->is_bias || (!format->serves && units == plan->units))
             continue;
         bool expert = is_of_experts(plan, &units[u]);
         unsigned rows = rows_that_take(format, expert);

@@ -7,7 +7,7 @@
 #include "pack/plan/unit/build.h"
 
 #include "base/num.h"
-#include "kernels/op/floats.h"
+#include "kernels/op/traits.h"
 #include "pack/model/model_names.h"
 #include "pack/os/os.h"
 
@@ -229,7 +229,7 @@ static enum tp_code bias_form(const struct tp_format *format, enum tp_part part,
     for (uint32_t c = 0; c < choices; c++) { /* in the type that it has, if there is a choice */
         form->settings.choice[0] = (uint8_t)c;
         tp_format_op(form->format, &form->settings, &form->op);
-        if (choices == 1 || tp_floats_dtype(form->op.out[codes].element) == dtype) {
+        if (choices == 1 || tp_elements[form->op.out[codes].element].dtype == dtype) {
             form->outs = form->op.outs;
             return TP_OK;
         }

@@ -17,6 +17,8 @@ void tp_builder_close(struct tp_builder *b)
     b->taken = NULL;
     free(b->packed_biases);
     b->packed_biases = NULL;
+    free(b->unread);
+    b->unread = NULL;
     tp_names_close(&b->with_gate);
     tp_names_close(&b->with_up);
     tp_names_close(&b->in_turn);
@@ -51,6 +53,7 @@ enum tp_code tp_plan_add_kept(struct tp_builder *b, uint32_t tensor, uint32_t un
     kept->unit = unit;
     kept->reason = reason;
     kept->made = NULL;
+    kept->integers = unit == UINT32_MAX && b->unread && b->unread[tensor] == TP_UNREAD_INTEGERS;
     return TP_OK;
 }
 

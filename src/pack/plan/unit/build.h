@@ -39,6 +39,8 @@ struct tp_builder {
     struct tp_names with_gate, with_up, in_turn; /* experts, by their prefix: what their first
                                                     matrix holds (experts.c) */
     const char *last_reason;   /* many weights are kept for the same one */
+    uint8_t *unread;           /* enum tp_unread per tensor of the checkpoint; NULL: none is */
+    bool quantized;            /* there are packed weights, or tensors that look like theirs */
     struct tp_source_ignore ignore; /* what the source lists as not quantized */
     size_t unit_capacity, output_capacity, kept_capacity, kept_unit_capacity, file_capacity;
     struct tp_err *err;
@@ -93,9 +95,22 @@ enum tp_code tp_plan_search(struct tp_builder *b, struct tp_unit *unit,
 enum tp_code tp_plan_refuse(const struct tp_builder *b, const struct tp_unit *unit,
                             const char *reason);
 
+/* Matrices that are of no weight, and whose types are no plain numbers. */
+enum tp_unread {
+    TP_UNREAD_NONE,
+    TP_UNREAD_SPARE,    /* beside a packed weight, and says nothing of it */
+    TP_UNREAD_INTEGERS, /* indices or flags, by the model's file or by their values */
+    TP_UNREAD_CODES,    /* of a quantized weight, as far as can be told */
+};
+/* Finds them, and whether the source is quantized. */
+enum tp_code tp_plan_find_unread(struct tp_builder *b);
+
 /* Reads what headers do not say of the chosen packed weights (source_check.h) and
  * refuses tensors that look packed but are of no format that is read. */
 enum tp_code tp_plan_check_sources(struct tp_builder *b);
+
+/* Refuses such ones that are excluded, where what describes them is replaced. The units are made. */
+enum tp_code tp_plan_check_excluded(const struct tp_builder *b);
 
 /* "64,128" for a message about a tensor. Returns `text`. */
 enum { TP_PLAN_SHAPE = TP_ST_MAX_RANK * 24 };
@@ -144,6 +159,8 @@ enum tp_code tp_plan_add_inputs(struct tp_builder *b, struct tp_unit *unit);
 enum tp_code tp_plan_note_inputs(struct tp_builder *b);
 /* They are not copied. */
 void tp_plan_leave_inputs(struct tp_builder *b, uint32_t weight);
+/* What says how a weight of another tool was stored, or is of its calibration, is not copied. */
+void tp_plan_leave_beside(struct tp_builder *b, uint32_t weight);
 
 /* Appends a unit (moved), with a shared form that equals its own; frees it on failure. */
 enum tp_code tp_plan_add_unit(struct tp_builder *b, struct tp_unit *unit);

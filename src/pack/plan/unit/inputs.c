@@ -11,6 +11,7 @@
 #include "pack/model/model_names.h"
 #include "pack/os/os.h"
 #include "pack/plan/unit/constant.h"
+#include "pack/quantizer/quantizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,32 +32,61 @@ static const struct tp_weight *weight_at(const struct tp_plan *plan, uint32_t w)
 /* One number, or one for each expert. */
 static bool fits(const struct tp_tensor *tensor, uint64_t experts)
 {
-    return tensor->dtype == TP_F32 && tensor->rank <= 1 &&
-           (tensor->bytes == 4 || tensor->bytes == 4 * experts);
+    uint64_t width = tp_dtype_bits(tensor->dtype) / 8;
+    return (tensor->dtype == TP_F32 || tensor->dtype == TP_BF16) && tensor->rank <= 1 &&
+           (tensor->bytes == width || tensor->bytes == width * experts);
+}
+
+/* The tensor of the weight's name with that suffix, or NULL. */
+static const struct tp_tensor *find_beside(const struct tp_plan *plan,
+                                           const struct tp_weight *weight, const char *suffix)
+{
+    char name[TP_FULL_NAME];
+    const char joint[2] = {weight->form->joint, '\0'};
+    int size = snprintf(name, sizeof name, "%s%s%s", weight->name, joint, suffix);
+    return size < (int)sizeof name ? tp_checkpoint_find(plan->ckpt, name) : NULL;
+}
+
+/* What of a weight's scales is looked for: names of its quantizer's, or, of what was packed here,
+ * those that formats have. */
+struct kind {
+    const char *suffix;
+    bool divides;
+};
+
+static size_t kinds_of(const struct tp_weight_form *form, struct kind kind[TP_MAX_BESIDE])
+{
+    const char *own = form->format ? form->format->inputs.suffix : NULL;
+    size_t count = 0;
+    for (uint32_t i = 0; form->by && i < form->by->besides; i++)
+        if (form->by->beside[i].is <= TP_BESIDE_DIVISOR)
+            kind[count++] = (struct kind){form->by->beside[i].suffix,
+                                          form->by->beside[i].is == TP_BESIDE_DIVISOR};
+    if (!form->by) {
+        kind[count++] = (struct kind){"input_scale", false};
+        kind[count++] = (struct kind){"input_global_scale", true};
+    }
+    for (size_t i = 0; i < count && own; i++)
+        if (strcmp(own, kind[i].suffix) == 0)
+            kind[i].divides = tp_op_divides(&form->op);
+    return count;
 }
 
 /* *misfit (NULL: not asked for): a tensor of such a name that holds no such numbers, or NULL. */
 static struct scales find_scales(const struct tp_plan *plan, const struct tp_weight *weight,
                                  const struct tp_tensor **misfit)
 {
-    static const char *const ends[] = {"input_scale", "input_global_scale"};
+    struct kind kind[TP_MAX_BESIDE];
     const struct tp_weight_form *form = weight->form;
-    const char *own = form->format ? form->format->inputs.suffix : NULL;
-    struct scales scales = {NULL, false};
-    char name[TP_FULL_NAME];
-    for (size_t i = 0; i < 2 && form->format && !form->format->is_bias && !scales.tensor; i++) {
-        if (snprintf(name, sizeof name, "%s%c%s", weight->name, form->joint, ends[i]) >=
-            (int)sizeof name)
-            return scales;
-        scales.tensor = tp_checkpoint_find(plan->ckpt, name);
-        if (scales.tensor && !fits(scales.tensor, form->box.e)) {
-            if (misfit)
-                *misfit = scales.tensor;
-            scales.tensor = NULL;
-        }
-        scales.divides = own && strcmp(own, ends[i]) == 0 ? tp_op_divides(&form->op) : i == 1;
+    size_t count = form->format && !form->format->is_bias ? kinds_of(form, kind) : 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct tp_tensor *tensor = find_beside(plan, weight, kind[i].suffix);
+        if (tensor && fits(tensor, form->box.e))
+            return (struct scales){tensor, kind[i].divides};
+        if (tensor && misfit)
+            *misfit = tensor;
     }
-    return scales;
+    return (struct scales){NULL, false};
 }
 
 static struct scales scales_of(const struct tp_plan *plan, const struct tp_weight *weight)
@@ -80,20 +110,61 @@ static bool have_scales(const struct tp_builder *b, const struct tp_unit *unit)
 
 void tp_plan_leave_inputs(struct tp_builder *b, uint32_t w)
 {
-    struct scales scales = scales_of(b->plan, weight_at(b->plan, w));
-    if (!scales.tensor)
-        return;
-    b->taken[scales.tensor - b->plan->ckpt->tensors] = true;
-    b->plan->drops = true;
+    struct kind kind[TP_MAX_BESIDE];
+    const struct tp_weight *weight = weight_at(b->plan, w);
+    size_t count = weight->form->format && !weight->form->format->is_bias
+                       ? kinds_of(weight->form, kind)
+                       : 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct tp_tensor *tensor = find_beside(b->plan, weight, kind[i].suffix);
+        if (tensor) {
+            b->taken[tensor - b->plan->ckpt->tensors] = true;
+            b->plan->drops = true;
+        }
+    }
+}
+
+/* A tensor of that name, at the root or in a module that the weight is of, says how the weights
+ * there are stored. */
+static void leave_root(struct tp_builder *b, const struct tp_weight *weight, const char *suffix)
+{
+    char name[TP_FULL_NAME];
+    for (const char *at = weight->name; at; at = strchr(at, '.')) {
+        at += at > weight->name; /* behind the dot */
+        int size = snprintf(name, sizeof name, "%.*s%s", (int)(at - weight->name), weight->name,
+                            suffix);
+        const struct tp_tensor *tensor =
+            size < (int)sizeof name ? tp_checkpoint_find(b->plan->ckpt, name) : NULL;
+        if (tensor)
+            b->taken[tensor - b->plan->ckpt->tensors] = true;
+    }
+}
+
+void tp_plan_leave_beside(struct tp_builder *b, uint32_t w)
+{
+    const struct tp_weight *weight = weight_at(b->plan, w);
+    const struct tp_quantizer *by = weight->form->by;
+    for (uint32_t i = 0; by && i < by->besides; i++) {
+        const struct tp_tensor *tensor = find_beside(b->plan, weight, by->beside[i].suffix);
+        if (by->beside[i].is < TP_BESIDE_MARKER)
+            continue;
+        if (tensor)
+            b->taken[tensor - b->plan->ckpt->tensors] = true;
+        if (by->beside[i].is == TP_BESIDE_MARKER)
+            leave_root(b, weight, by->beside[i].suffix);
+    }
 }
 
 /* The scale of an expert: a number above 0. */
 static enum tp_code read_scale(const struct tp_builder *b, const struct tp_tensor *tensor,
                                uint64_t expert, float *number)
 {
-    uint64_t at = tensor->bytes == 4 ? 0 : 4 * expert;
-    enum tp_code code = tp_checkpoint_read(b->plan->ckpt, tensor->file, number, 4,
+    uint64_t width = tp_dtype_bits(tensor->dtype) / 8;
+    uint64_t at = tensor->bytes == width ? 0 : width * expert;
+    uint32_t bits = 0;
+    enum tp_code code = tp_checkpoint_read(b->plan->ckpt, tensor->file, &bits, width,
                                            tensor->offset + at, b->err);
+    *number = tensor->dtype == TP_F32 ? tp_bits_f32(bits) : tp_bf16_to_f32((uint16_t)bits);
     if (code == TP_OK && *number > 0 && tp_f32_bits(*number) < TP_F32_INF_BITS)
         return TP_OK;
     tp_err_tensor(b->err, tensor->name);
@@ -110,7 +181,7 @@ static enum tp_code check_scales(const struct tp_builder *b, const struct tp_ten
 {
     enum tp_code code = TP_OK;
     float ignored;
-    for (uint64_t e = 0; e < tensor->bytes / sizeof ignored && code == TP_OK; e++)
+    for (uint64_t e = 0; e < tensor->bytes / (tp_dtype_bits(tensor->dtype) / 8) && code == TP_OK; e++)
         code = read_scale(b, tensor, e, &ignored);
     return code;
 }
@@ -150,7 +221,7 @@ static enum tp_code widen_by_set(const struct tp_builder *b, const struct tp_wei
     enum tp_code code = TP_OK;
     if (!tp_name_fused(&b->plan->weights->facts, weight->name, key, sizeof key, &set))
         return TP_OK;
-    const char *end = own.tensor->name + strlen(weight->name);
+    const char *end = own.tensor->name + strlen(weight->name); /* with the joint */
     for (size_t p = 0; p < set.set->parts && code == TP_OK; p++) {
         float number;
         int size = snprintf(name, sizeof name, "%.*s%s%s", (int)set.module, weight->name,
@@ -248,8 +319,8 @@ static enum tp_code refuse_misfit(const struct tp_builder *b, const struct tp_te
     tp_err_tensor(b->err, tensor->name);
     tp_err_path(b->err, b->plan->ckpt->files[tensor->file].path);
     tp_err_hint(b->err, "correct the tensor, or convert with --weights-only");
-    return tp_fail(b->err, TP_E_INPUT, "the activation scale is %s [%s], and has to be F32 with "
-                   "one number, [] or [1], or in a stack one for each expert, [E]",
+    return tp_fail(b->err, TP_E_INPUT, "the activation scale is %s [%s], and has to be F32 or BF16 "
+                   "with one number, [] or [1], or in a stack one for each expert, [E]",
                    tp_dtype_name(tensor->dtype), tp_plan_shape_text(tensor, shape));
 }
 
@@ -274,15 +345,17 @@ enum tp_code tp_plan_add_inputs(struct tp_builder *b, struct tp_unit *unit)
     const struct tp_format_inputs *inputs = &unit->form->format->inputs;
     bool wanted = inputs->suffix && !b->request->weights_only;
     enum tp_code code = TP_OK;
-    if (unit->form->format->is_bias || (!wanted && !b->request->weights_only))
+    if (unit->form->format->is_bias)
         return TP_OK;
     bool carried = wanted && have_scales(b, unit);
-    if (wanted && !carried)
-        return inputs->why && !b->request->bare ? refuse(b, unit) : TP_OK;
+    if (wanted && !carried && inputs->why && !b->request->bare)
+        return refuse(b, unit);
     if (carried)
         code = add(b, unit);
     unit->form->inputs = carried;
-    for (uint64_t i = 0; i < tp_unit_views(unit) && code == TP_OK; i++)
+    for (uint64_t i = 0; i < tp_unit_views(unit) && code == TP_OK; i++) {
         tp_plan_leave_inputs(b, unit->views[i].weight);
+        tp_plan_leave_beside(b, unit->views[i].weight);
+    }
     return code;
 }

@@ -28,7 +28,7 @@ enum tp_loss tp_unit_loss(const struct tp_plan *plan, const struct tp_unit *unit
 {
     const struct tp_weight *source = &plan->weights->items[unit->views[0].weight];
     if (!unit->form->format || !source->form->format ||
-        tp_codecs[source->form->op.codec].is_number)
+        tp_op_is_number(&source->form->op))
         return TP_LOSS_NONE;
     if (unit->form->kind == TP_UNIT_ENCODE)
         return TP_LOSS_VALUES;
@@ -130,7 +130,7 @@ static const char *lossy_reason(const struct tp_builder *b, const struct tp_weig
     const struct tp_op *from = &weight->form->op, *to = &unit->form->op;
     if (inverts_for_nothing(from, unit->form))
         return other_global(b, from, unit->form, text, size);
-    if (tp_codecs[from->codec].is_number)
+    if (tp_op_is_number(from))
         return NULL; /* nothing was quantized yet */
     if (loses_little(from, to) || (b->request->recorded && from->codec != TP_CODEC_INT4))
         return NULL; /* recorded: 0.1.0 asked for --requantize with int4 only */

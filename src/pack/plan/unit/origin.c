@@ -8,6 +8,7 @@
 
 #include "base/num.h"
 #include "pack/os/os.h"
+#include "pack/quantizer/quantizer.h"
 #include "pack/model/model_names.h"
 
 #include <stdlib.h>
@@ -53,13 +54,14 @@ static enum tp_code own_origin(const struct tp_plan *plan, const struct tp_weigh
                                  .rank = (uint32_t)weight->form->rank,
                                  .transposed = weight->form->transposed ||
                                                (weight->form->format && weight->form->alternates)};
+    const struct tp_quantizer_form *as = weight->form->as;
     uint64_t *shape = origin->shape;
     if (weight->form->rank == 3)
         *shape++ = weight->form->box.e;
     *shape++ = weight->form->box.n;
     *shape = weight->form->box.k;
-    if (weight->form->format &&
-        weight->form->alternates) /* gpt-oss: its plain stacks have no ".weight" */
+    if (weight->form->format && /* plain stacks have no ".weight", nor has what is one itself */
+        (weight->form->alternates || (as && as->stem)))
         origin->name = tp_os_copy(err, weight->name);
     else if (weight->form->format)
         origin->name = tp_os_join(err, weight->name, strlen(weight->name), ".weight");

@@ -95,11 +95,14 @@ struct tp_output {
 };
 
 #define TP_REASON_SAME "already in this format"
+#define TP_REASON_LEFT "left plain by its quantizer"
+#define TP_REASON_LISTED "not quantized in the source" /* and one of its lists says so */
 
 struct tp_kept {
     uint32_t tensor;
     uint32_t unit; /* into plan.kept_units when it belongs to a packed weight, else UINT32_MAX */
     const char *reason; /* of the plan; NULL: not a weight at all */
+    bool integers;      /* no weight, but integers that are no codes of one */
     const struct tp_output *made; /* a tensor that the plan made of that one and others, with its
                                      bytes as its constant; NULL: copied. Of the plan */
 };
@@ -170,10 +173,6 @@ enum tp_code tp_plan_unpack(const struct tp_checkpoint *ckpt, const struct tp_we
 enum tp_code tp_plan_check_origins(const struct tp_checkpoint *ckpt,
                                    const struct tp_weights *weights, bool whole,
                                    struct tp_err *err);
-
-/* Whether a tensor that is of no weight looks, by name and type, like the codes of a quantized one:
- * of no format that is read. Converting refuses it, unpacking copies it. */
-bool tp_looks_packed(const struct tp_tensor *tensor);
 
 /* The packed weight as it is, as a unit of that kind of the plan. */
 enum tp_code tp_unit_of_weight(struct tp_plan *plan, struct tp_unit *unit, enum tp_unit_kind kind,

@@ -1,6 +1,7 @@
 /* Requests: building, recipes, and their JSON form. */
 #include "pack/plan/unit/request.h"
 
+#include "base/suffix.h"
 #include "pack/file/leafhash.h"
 #include "pack/format/offers.h"
 #include "pack/source/importance.h"
@@ -218,7 +219,7 @@ static enum tp_code check_rule_keys(const json_t *json, struct tp_err *err)
     } known[] = {{"match", "a string"},    {"to", "a string"},    {"keep", "true or false"},
                  {"set", "an object"},     {"comment", "a string"}, {"optional", "true or false"},
                  {"search", "a string"},   {"signed", "true or false"},
-                 {"importance", "a string"}};
+                 {"importance", "a string"}, {"plain", "a string"}};
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)json, key, value)
@@ -228,7 +229,7 @@ static enum tp_code check_rule_keys(const json_t *json, struct tp_err *err)
             i++;
         if (i == sizeof known / sizeof *known) {
             tp_err_hint(err, "a rule has the keys match, to, keep, set, search, signed, "
-                             "importance, optional and comment");
+                             "importance, plain, optional and comment");
             return tp_fail(err, TP_E_USAGE, "unknown key \"%s\"", key);
         }
         const char *type = json_is_string(value)    ? "a string"
@@ -239,6 +240,16 @@ static enum tp_code check_rule_keys(const json_t *json, struct tp_err *err)
             return tp_fail(err, TP_E_USAGE, "the value of \"%s\" is not %s", key, known[i].type);
     }
     return TP_OK;
+}
+
+/* What becomes of weights that a quantizer left plain, as --plain says it. */
+static enum tp_code read_plain(const json_t *json, struct tp_rule *rule, struct tp_err *err)
+{
+    const char *word = json_string_value(json_object_get(json, "plain"));
+    rule->plain = word && strcmp(word, "convert") == 0;
+    if (!word || rule->plain || strcmp(word, "keep") == 0)
+        return TP_OK;
+    return tp_fail(err, TP_E_USAGE, "the value of \"plain\" is neither \"keep\" nor \"convert\"");
 }
 
 static enum tp_code read_rule(struct tp_request *request, const json_t *json, struct tp_err *err)
@@ -262,13 +273,16 @@ static enum tp_code read_rule(struct tp_request *request, const json_t *json, st
     if (keep && (json_object_get(json, "search") || json_object_get(json, "signed") ||
                  json_object_get(json, "importance")))
         return tp_fail(err, TP_E_USAGE, "a search goes with \"to\"; a kept weight has no scales");
+    if (keep && json_object_get(json, "plain"))
+        return tp_fail(err, TP_E_USAGE, "\"plain\" goes with \"to\"; a kept weight stays as it is");
     struct tp_pattern_origin origin = {"pattern", -1, TP_E_USAGE};
     if ((code = add_rule(request, match, origin, &rule, err)))
         return code;
     rule->optional = json_is_true(json_object_get(json, "optional"));
     if (keep)
         return TP_OK;
-    if ((code = set_format(rule, to, err)) || (code = read_search(request, json, rule, err)))
+    if ((code = read_plain(json, rule, err)) || (code = set_format(rule, to, err)) ||
+        (code = read_search(request, json, rule, err)))
         return code;
     return rule_settings(json, rule, err);
 }
@@ -361,13 +375,12 @@ static const char *const layout_words[] = {
 
 enum tp_code tp_request_stacks(struct tp_request *request, const char *word, struct tp_err *err)
 {
-    for (int i = TP_STACK_ENK; word && i <= TP_STACK_EKN; i++)
-        if (strcmp(word, layout_words[i]) == 0) {
-            request->models.layout = (enum tp_stack_layout)i;
-            return TP_OK;
-        }
-    return word ? tp_fail(err, TP_E_INPUT, "'%s' is no layout of stacks: enk or ekn", word)
-                : TP_OK;
+    int layout = tp_word_of(word, layout_words, TP_COUNT(layout_words));
+    if (layout > TP_STACK_BY_SIZES)
+        request->models.layout = (enum tp_stack_layout)layout;
+    return !word || layout > TP_STACK_BY_SIZES
+               ? TP_OK
+               : tp_fail(err, TP_E_INPUT, "'%s' is no layout of stacks: enk or ekn", word);
 }
 
 /* Room for a model of the request's own, which tp_request_close() frees. */
@@ -417,6 +430,8 @@ json_t *tp_request_json(const struct tp_request *request)
                 tp_json_set(item, "format_file", file_json(rule->format));
             tp_json_set(item, "set", settings_json(rule));
             search_json(&rule->search, item);
+            if (rule->plain)
+                tp_json_set(item, "plain", json_string("convert"));
         } else {
             tp_json_set(item, "keep", json_true());
         }
@@ -433,6 +448,7 @@ json_t *tp_request_json(const struct tp_request *request)
     tp_json_set(json, "no_stack", json_boolean(request->no_stack));
     tp_json_set(json, "keep_nonfinite", json_boolean(request->keep_nonfinite));
     tp_json_set(json, "requantize", json_boolean(request->requantize));
+    tp_json_set(json, "plain", json_string(request->plain ? "convert" : "keep"));
     if (request->weights_only)
         tp_json_set(json, "weights_only", json_true());
     if (request->merged)
@@ -493,8 +509,8 @@ static enum tp_code parse_rule(struct tp_request *request, const json_t *json, s
     rule->optional = true; /* that it matches was checked when it was recorded */
     if (!to)
         return TP_OK;
-    if ((code = recorded_format(json, to, err)) || (code = set_format(rule, to, err)) ||
-        (code = read_search(request, json, rule, err)))
+    if ((code = read_plain(json, rule, err)) || (code = recorded_format(json, to, err)) ||
+        (code = set_format(rule, to, err)) || (code = read_search(request, json, rule, err)))
         return code;
     return rule_settings(json, rule, err);
 }
@@ -551,6 +567,8 @@ static enum tp_code parse_recorded(const char *text, struct tp_request *request,
         code = parse_model(request, json_object_get(json, "model"), err);
     if (code == TP_OK)
         code = tp_request_stacks(request, json_string_value(json_object_get(json, "stacks")), err);
+    const char *plain = json_string_value(json_object_get(json, "plain"));
+    request->plain = !plain || strcmp(plain, "keep") != 0; /* 0.2.0 quantized what it found plain */
     request->merged = json_is_true(json_object_get(json, "merged"));
     request->no_stack = json_is_true(json_object_get(json, "no_stack"));
     request->keep_nonfinite = json_is_true(json_object_get(json, "keep_nonfinite"));

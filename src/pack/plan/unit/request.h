@@ -17,6 +17,8 @@ struct tp_rule {
     struct tp_pattern pattern; /* without text: for every name */
     bool optional;  /* may match nothing */
     bool used;      /* matched something in this plan */
+    bool left;      /* matched a weight that its quantizer left plain, and that stays so */
+    bool plain;     /* converts such ones, too ("plain": "convert") */
     const struct tp_format *format; /* NULL: keep */
     struct tp_settings settings;
     struct tp_search_choice search;
@@ -38,6 +40,7 @@ struct tp_request {
     bool bare;             /* they are carried over, but a format may lack them (compare) */
     bool recorded;         /* of a conversion that was begun, and so allowed: see requantize */
     bool merged;           /* convert what the reader cannot merge (--merged convert) */
+    bool plain;            /* convert what the source's quantizer left plain (--plain convert) */
     struct tp_model_choice models; /* what is said of the model; `own` belongs to the request */
     bool restore;          /* unpack: plain weights of `dtype`, TP_DTYPE_NONE: as they were */
     enum tp_dtype dtype;

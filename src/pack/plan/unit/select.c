@@ -106,7 +106,7 @@ static enum tp_code default_reason(struct tp_builder *b, uint32_t w, const char 
         code = tp_source_ignores(&b->ignore, weight->name, &ignored, b->err);
     b->request->matcher.work = b->ignore.matcher.work;
     if (ignored)
-        *reason = "not quantized in the source";
+        *reason = TP_REASON_LISTED;
     return code;
 }
 
@@ -171,14 +171,19 @@ static enum tp_code take(struct tp_builder *b, uint32_t w, struct tp_rule *rule)
     return TP_OK;
 }
 
+/* A plain weight of a source that is quantized stays as its quantizer left it. */
+static bool stays_plain(const struct tp_builder *b, uint32_t w, const struct tp_rule *rule)
+{
+    return rule && rule->format && !b->plan->weights->items[w].form->format &&
+           (b->request->repack_only || (b->quantized && !b->request->plain && !rule->plain));
+}
+
 static enum tp_code choose(struct tp_builder *b, uint32_t w)
 {
     struct tp_request *request = b->request;
     char buffer[TP_FULL_NAME];
-    if (request->repack_only) /* whatever is packed, by whatever name */
-        return b->plan->weights->items[w].form->format
-                   ? take(b, w, &request->rules[0])
-                   : tp_choice_keep(b, w, false, "not packed");
+    if (request->repack_only && b->plan->weights->items[w].form->format)
+        return take(b, w, &request->rules[0]); /* whatever is packed, by whatever name */
     const char *name = tp_weight_full_name(b->plan, w, buffer, b->err);
     if (!name)
         return b->err->code;
@@ -193,7 +198,8 @@ static enum tp_code choose(struct tp_builder *b, uint32_t w)
     struct tp_rule *rule = NULL;
     if (code == TP_OK)
         code = first_rule(request, name, &rule, b->err);
-    bool asked = included || (rule && rule->pattern.text);
+    bool left = !included && stays_plain(b, w, rule);
+    bool asked = !left && (included || (rule && rule->pattern.text));
     const char *reason = NULL;
     if (code == TP_OK && !asked)
         code = default_reason(b, w, name, &reason);
@@ -201,6 +207,10 @@ static enum tp_code choose(struct tp_builder *b, uint32_t w)
         return code;
     if (!reason && rule && rule->format && is_no_weight(&b->plan->weights->items[w], name))
         reason = "no weight by its name, but a bias, a scale or another parameter of its own";
+    if (!reason && left) {
+        reason = b->quantized ? TP_REASON_LEFT : "not packed";
+        rule->left = true;
+    }
     if (reason)
         return tp_choice_keep(b, w, false, "%s", reason);
     if (!rule)
@@ -232,6 +242,12 @@ static enum tp_code check_rules_used(struct tp_builder *b)
         bool matches;
         if (!rule->pattern.text || rule->used || rule->optional)
             continue;
+        if (rule->left) {
+            tp_err_hint(b->err, "\"plain\": \"convert\" in the rule converts them");
+            return tp_fail(b->err, TP_E_USAGE, "rule %zu of the recipe, '%s', matches no weight "
+                           "but those that the source's quantizer left plain", i + 1,
+                           rule->pattern.text);
+        }
         enum tp_code code = matches_any_weight(b, rule, &matches);
         if (code)
             return code;
@@ -283,7 +299,7 @@ static enum tp_code check_includes_used(struct tp_builder *b)
 
 enum tp_code tp_plan_select(struct tp_builder *b)
 {
-    enum tp_code code = TP_OK;
+    enum tp_code code = tp_plan_find_unread(b);
     b->request->matcher.work = 0; /* `compare` makes several plans of one request */
     for (uint32_t w = 0; w < b->plan->weights->count && code == TP_OK; w++)
         code = choose(b, w);

@@ -617,7 +617,7 @@ static bool is_already(const struct tp_weight *weight, const struct tp_rule *rul
     tp_format_op(rule->format, &rule->settings, &op);
     for (uint32_t i = 0; i < op.outs; i++)
         if (weight->tensor[i] == TP_NO_TENSOR ||
-            weight->form->op.out[i].element != op.out[i].element || weight->form->renamed)
+            weight->form->op.out[i].element != op.out[i].element || weight->form->format->spelled)
             return !tp_repack_possible(&weight->form->op, &op);
     return true;
 }
@@ -633,6 +633,15 @@ static enum tp_code refuse_dealt(const struct tp_builder *b, uint32_t w)
                    b->choices[w].rule->format->name);
 }
 
+/* No reader of another form has a place for it. */
+static enum tp_code refuse_convolution(const struct tp_builder *b, uint32_t w)
+{
+    tp_err_tensor(b->err, weight_at(b, w)->name);
+    tp_err_hint(b->err, "unpack makes it plain; --exclude leaves it as it is");
+    return tp_fail(b->err, TP_E_UNSUPPORTED, "it is a convolution, of which %s has none",
+                   b->choices[w].rule->format->name);
+}
+
 static enum tp_code remaining(struct tp_builder *b, uint32_t w)
 {
     const struct tp_weight *weight = weight_at(b, w);
@@ -642,6 +651,8 @@ static enum tp_code remaining(struct tp_builder *b, uint32_t w)
     const char *full = tp_weight_full_name(b->plan, w, buffer, b->err);
     if (!full)
         return b->err->code;
+    if (weight->form->format && tp_weight_convolution(b->plan->ckpt, weight))
+        return refuse_convolution(b, w);
     if (weight->origins && weight->origin->step > 1 &&
         (!sets_order(rule->format) || rule->format->in_turn))
         return refuse_dealt(b, w);

@@ -1,0 +1,123 @@
+/* `tilepack quantizers`: what the files of quantizers say, as this binary holds them. */
+#include "cli/cmd.h"
+#include "cli/facts.h"
+#include "cli/report.h"
+#include "cli/table.h"
+#include "pack/quantizer/quantizer.h"
+#include "pack/text/text.h"
+
+#include <stdio.h>
+
+static void join(struct tp_text *text, const char *const words[TP_MAX_WORDS], struct tp_err *err)
+{
+    for (size_t i = 0; i < TP_MAX_WORDS && words[i]; i++)
+        tp_text_addf(text, err, "%s%s", i ? ", " : "", words[i]);
+}
+
+static int print_list(void)
+{
+    static const struct tp_field fields[] = {{"name", "name", TP_LEFT},
+                                             {"whose checkpoints", "title", TP_CUT},
+                                             {"quant_method", "methods", TP_CUT},
+                                             {"read", "read", TP_LEFT}};
+    struct tp_table table;
+    struct tp_err err = {0};
+    size_t count;
+    const struct tp_quantizer *const *all = tp_quantizers(&count);
+    tp_table_open(&table, fields, 4, NULL);
+    for (size_t i = 0; i < count; i++) {
+        struct tp_text methods = {0};
+        join(&methods, all[i]->method, &err);
+        tp_object(&table.w, NULL, tp_str("name", all[i]->name), tp_str("title", all[i]->title),
+                  tp_str("methods", methods.data ? methods.data : ""),
+                  tp_str("read", all[i]->refused ? "no" : "yes"));
+        tp_text_free(&methods);
+    }
+    int status = tp_table_end(&table);
+    if (status == TP_OK && err.code)
+        return tp_report_error(&err);
+    if (status == TP_OK)
+        printf("\n'tilepack quantizers NAME' shows what is known of one of them.\n");
+    return status;
+}
+
+/* One fact, unless its words found no memory. Frees the text. */
+static void print_text(const char *name, struct tp_text *text)
+{
+    if (text->data)
+        tp_print_fact(name, text->data);
+    tp_text_free(text);
+}
+
+static void print_words(const char *name, const char *const words[TP_MAX_WORDS],
+                        struct tp_err *err)
+{
+    struct tp_text text = {0};
+    join(&text, words, err);
+    print_text(name, &text);
+}
+
+static void print_form(const struct tp_quantizer_form *form, bool first, struct tp_err *err)
+{
+    struct tp_text text = {0};
+    tp_text_addf(&text, err, "%s: codes *%s%s, %s", form->format, form->joint, form->suffix,
+                 tp_dtype_name(form->dtype));
+    if (form->marker)
+        tp_text_addf(&text, err, ", marked \"%s\"", form->marker);
+    if (form->transposed)
+        tp_text_addf(&text, err, ", stored [E,K,N]");
+    if (form->refused)
+        tp_text_addf(&text, err, "; refused: %s", form->refused);
+    print_text(first ? "reads" : "", &text);
+}
+
+static int print_one(const struct tp_quantizer *q)
+{
+    struct tp_err err = {0};
+    printf("%s%s%s: %s\n\n", tp_style("1"), q->name, tp_style("0"), q->title);
+    print_words("quant_method", q->method, &err);
+    tp_print_fact("source", q->source);
+    tp_print_fact("described in", q->file ? q->file : "config.json");
+    if (q->refused)
+        tp_print_fact("refused", q->refused);
+    print_words("known by", q->sign, &err);
+    for (uint32_t i = 0; i < q->refusals; i++)
+        tp_print_fact(i ? "" : "refuses", q->refusal[i].why);
+    for (uint32_t i = 0; i < q->lists; i++)
+        tp_print_fact(i ? "" : "plain by", q->list[i].key);
+    for (uint32_t i = 0; i < q->besides; i++)
+        tp_print_fact(i ? "" : "beside", q->beside[i].suffix);
+    for (uint32_t i = 0; i < q->forms; i++)
+        print_form(&q->form[i], i == 0, &err);
+    return err.code ? tp_report_error(&err) : TP_OK;
+}
+
+static int print_json(const struct tp_quantizer *one)
+{
+    size_t count;
+    const struct tp_quantizer *const *all = tp_quantizers(&count);
+    struct tp_writer w;
+    tp_json_open(&w);
+    tp_begin(&w, "quantizers", '[');
+    for (size_t i = 0; i < count; i++)
+        if (!one || one == all[i])
+            tp_write(&w, tp_json(NULL, all[i]->json));
+    tp_end(&w, ']');
+    return tp_json_close(&w);
+}
+
+int tp_cmd_quantizers(const struct tp_options *o)
+{
+    const struct tp_quantizer *one = NULL;
+    struct tp_err err = {0};
+    if (tp_quantizers_check(&err))
+        return tp_report_error(&err);
+    if (o->arg.count && !(one = tp_quantizer_find(o->arg.item[0]))) {
+        tp_err_hint(&err, "'tilepack quantizers' lists them");
+        tp_fail(&err, TP_E_USAGE, "there is no quantizer '%s'", o->arg.item[0]);
+        return tp_report_usage("quantizers", &err);
+    }
+    if (o->json)
+        return print_json(one);
+    return one ? print_one(one) : print_list();
+}

@@ -1,0 +1,16 @@
+/* Weights that the source's quantizer left plain, and that stay so: how many, and which.
+ */
+#ifndef TP_CLI_LEFT_PLAIN_H
+#define TP_CLI_LEFT_PLAIN_H
+
+#include "cli/writer.h"
+#include "pack/plan/unit/plan.h"
+
+/* The line "left plain by its quantizer: 8 (mtp.*)", or nothing. The names are the shortest that no
+ * packed weight is under, with '*' for numbers where that is so of all of them. */
+void tp_left_plain_print(const struct tp_plan *plan);
+
+/* Writes "left_plain": {"weights": 8, "names": ["mtp.*"]}, or nothing. */
+void tp_left_plain_put(struct tp_writer *w, const struct tp_plan *plan);
+
+#endif
