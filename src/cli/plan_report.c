@@ -6,6 +6,7 @@
 #include "cli/human.h"
 #include "cli/left_plain.h"
 #include "cli/report.h"
+#include "base/suffix.h"
 #include "pack/plan/file/config.h"
 #include "pack/source/ckpt_dir.h"
 

@@ -6,13 +6,10 @@
 #include "kernels/cuda/cuda_rows.cuh"
 
 /* What the kernels of groups of 128 are given. */
-struct int4_args {
-    const uint8_t *in;
-    uint8_t *codes, *scale;
+struct int4_args : dev_weight {
     float *channel;
-    uint32_t *flags;
-    uint64_t n, k, groups; /* groups: of the whole weight, or of a row */
-    uint32_t rule, channel_rule, tiles_n;
+    uint64_t groups; /* of the whole weight, or of a row */
+    uint32_t channel_rule, tiles_n;
     bool skip_zero;
     dev_map map;
 };
@@ -20,18 +17,10 @@ struct int4_args {
 static inline struct int4_args int4_args_of(const struct tp_op *op, struct tp_args *args)
 {
     struct int4_args a;
-    int scale = tp_op_find(op, TP_ROLE_SCALE), channel = tp_op_find(op, TP_ROLE_CHANNEL);
-    if (scale < 0)
-        scale = tp_op_find(op, TP_ROLE_GROUP8);
-    a.in = (const uint8_t *)args->in[0];
-    a.codes = (uint8_t *)args->out[tp_op_find(op, TP_ROLE_CODES)];
-    a.scale = (uint8_t *)args->out[scale];
+    const int channel = tp_op_find(op, TP_ROLE_CHANNEL);
+    static_cast<dev_weight &>(a) = dev_weight_of(op, args);
     a.channel = channel < 0 ? NULL : (float *)args->out[channel];
-    a.flags = args->device_flags;
-    a.n = args->box.n;
-    a.k = args->box.k;
     a.groups = args->box.k / 128;
-    a.rule = op->rule;
     a.tiles_n = (uint32_t)(args->box.n / 16);
     a.channel_rule = op->channel_rule;
     a.skip_zero = op->skip_zero_groups;
