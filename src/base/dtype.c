@@ -46,3 +46,8 @@ bool tp_dtype_is_float(enum tp_dtype dtype)
 {
     return dtype == TP_F32 || dtype == TP_BF16 || dtype == TP_F16;
 }
+
+enum tp_dtype tp_dtype_read(enum tp_dtype dtype)
+{
+    return dtype == TP_F64 ? TP_F32 : tp_dtype_is_float(dtype) ? dtype : TP_DTYPE_NONE;
+}

@@ -42,4 +42,8 @@ unsigned tp_dtype_bits(enum tp_dtype dtype);
 /* The dtypes that weights are quantized from: F32, BF16, F16. */
 bool tp_dtype_is_float(enum tp_dtype dtype);
 
+/* The dtype in which values of a plain tensor are read: its own, F32 for F64, whose numbers are
+ * rounded to it; TP_DTYPE_NONE: they are no weights. */
+enum tp_dtype tp_dtype_read(enum tp_dtype dtype);
+
 #endif

@@ -76,7 +76,7 @@ bool tp_sys_absent(int sys);
 
 /* Whether an error says nothing of the file that was looked at: memory was short, the run was
  * stopped, or the system could not open or read it though it is there. No file has a name that is
- * too long for the system, as a stranger's list may hold. */
+ * too long for the system, though a list in untrusted input may hold one. */
 bool tp_err_unread(const struct tp_err *seen);
 
 /* Add what is not yet known; each does nothing if the field is already set. */

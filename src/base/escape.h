@@ -1,4 +1,4 @@
-/* Text of strangers, made harmless for a terminal and for who reads lines. */
+/* Escapes text from untrusted input: it does no harm on a terminal, and stays on its line. */
 #ifndef TP_BASE_ESCAPE_H
 #define TP_BASE_ESCAPE_H
 

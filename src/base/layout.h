@@ -4,7 +4,7 @@
  * and strides nested alike. `struct tp_layout` holds its numbers for a weight of one size.
  * `struct tp_layout_expr` holds sizes and strides as arithmetic over E, N and K before a size is
  * known: it is compiled from text once (layout_parse.h) and evaluated for each size of a box in a
- * few dozen steps, so that whoever moves bytes never meets a text.
+ * few dozen steps, so that code which moves bytes never parses text.
  *
  * Offsets are in the layout's unit (nibble, byte, element), which the owner of
  * the layout knows. A stored layout is a bijection from its box onto [0,size).

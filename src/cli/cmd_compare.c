@@ -180,7 +180,7 @@ static enum tp_code open_source(const struct tp_options *o, struct tp_request *s
                                 struct tp_source *source, struct tp_err *err)
 {
     enum tp_code code = tp_request_facts(o, said, err);
-    return code ? code : tp_source_open_as(o->arg.item[0], 0, &said->models, source, err);
+    return code ? code : tp_source_open_as(o->arg.item[0], NULL, &said->models, source, err);
 }
 
 int tp_cmd_compare(const struct tp_options *o)

@@ -352,7 +352,7 @@ static int with_request(const struct tp_options *o, struct tp_request *request)
     if (o->output && !output)
         return tp_report_error(&err);
     int status;
-    if (tp_source_open_as(o->arg.item[0], tp_source_flags(o), &request->models, &source, &err)) {
+    if (tp_source_open_as(o->arg.item[0], o, &request->models, &source, &err)) {
         status = tp_report_error(&err);
     } else {
         status = plan_and_do(o, &source, request, output);

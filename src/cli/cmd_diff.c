@@ -206,7 +206,7 @@ int tp_cmd_diff(const struct tp_options *o)
     struct tp_err err = {0};
     int status = TP_OK;
     for (int s = 0; s < 2 && status == TP_OK; s++)
-        if (tp_source_open(o->arg.item[s], 0, &sources[s], &err))
+        if (tp_source_open(o->arg.item[s], NULL, &sources[s], &err))
             status = tp_report_error(&err);
         else
             tp_say_unknown(&sources[s].weights);

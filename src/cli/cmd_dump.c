@@ -40,7 +40,7 @@ static enum tp_code open_source(const struct tp_options *o, struct tp_source *so
                                 struct tp_err *err)
 {
     if (o->arg.count > 1)
-        return tp_source_open(o->arg.item[0], 0, source, err);
+        return tp_source_open(o->arg.item[0], NULL, source, err);
     *source = (struct tp_source){0};
     enum tp_code code = tp_checkpoint_open(o->arg.item[0], 0, &source->ckpt, err);
     if (code == TP_OK && (code = tp_weights_find_packed(&source->ckpt, &source->weights, err)))

@@ -55,7 +55,7 @@ static enum tp_code merge(const struct tp_options *o, const struct tp_parts *par
     if (code)
         return code;
     options.run.keep_nonfinite = request.keep_nonfinite;
-    code = tp_source_open_as(path, tp_source_flags(o), &request.models, &source, err);
+    code = tp_source_open_as(path, o, &request.models, &source, err);
     if (code == TP_OK) {
         if (o->importance)
             code = tp_request_importance(&request, o->importance, err);

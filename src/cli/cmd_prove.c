@@ -75,7 +75,7 @@ static enum tp_code open_other(struct work *w)
 {
     if (!w->o->against)
         return TP_OK;
-    enum tp_code code = tp_source_open_as(w->o->against, 0, NULL, &w->other, &w->err);
+    enum tp_code code = tp_source_open_as(w->o->against, NULL, NULL, &w->other, &w->err);
     w->options.other = &w->other.ckpt;
     w->options.others = &w->other.weights;
     return code;
@@ -207,7 +207,7 @@ static enum tp_code work(struct work *w)
         (code = tp_prover_open(w->device, &w->prover, &w->err)) ||
         (code = open_other(w)) ||
         (code = w->o->arg.count > 1 || w->o->against
-                    ? tp_source_open_as(w->o->arg.item[0], 0, NULL, &w->source, &w->err)
+                    ? tp_source_open_as(w->o->arg.item[0], NULL, NULL, &w->source, &w->err)
                     : open_verified(w)) ||
         (code = choose(w)) || (code = prove_all(w)))
         return code;

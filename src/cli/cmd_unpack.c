@@ -41,7 +41,7 @@ static enum tp_code make_plan(const struct tp_options *o, const struct tp_source
     return code ? code : tp_plan_convert(&source->ckpt, &source->weights, request, file, plan, err);
 }
 
-/* They are what the stored bytes mean, and nobody who reads a weight expects them. */
+/* The stored bytes do mean NaN or infinity; a reader of a weight does not expect that. */
 static void warn_nonfinite(const struct tp_plan *plan, const atomic_uint_fast64_t *nonfinite)
 {
     for (size_t u = 0; u < plan->unit_count; u++) {
@@ -168,7 +168,7 @@ int tp_cmd_unpack(const struct tp_options *o)
     }
     char *output = tp_output_path(o->output, &err);
     tp_limit_memory(o);
-    if (!output || tp_source_open(o->arg.item[0], tp_source_flags(o), &source, &err)) {
+    if (!output || tp_source_open(o->arg.item[0], o, &source, &err)) {
         free(output);
         return tp_report_error(&err);
     }

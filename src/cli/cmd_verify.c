@@ -167,20 +167,20 @@ static void print_counts(const struct tp_options *o, const struct tp_verify_repo
                          double seconds)
 {
     char bytes[TP_HUMAN], took[TP_HUMAN];
+    const size_t found = report->problem_count - (!report->by_tilepack && o->strict);
     tp_print_text(stdout, o->arg.item[0]);
     fputs(": ", stdout);
     if (!report->by_tilepack)
         fputs("not written by tilepack: ", stdout);
-    if (report->problem_count)
-        printf("%s%zu difference%s%s", tp_style("31"), report->problem_count,
-               report->problem_count == 1 ? "" : "s", tp_style("0"));
+    if (found)
+        printf("%s%zu difference%s%s", tp_style("31"), found, found == 1 ? "" : "s", tp_style("0"));
     if (!report->by_tilepack) {
         printf("%s (%zu tensors, %zu of them packed weights), nothing else can be checked\n",
-               report->problem_count ? " in its structure" : "its structure is right",
+               found ? " in its structure" : "its structure is right",
                report->tensors, report->packed);
         return;
     }
-    if (!report->problem_count)
+    if (!found)
         printf("%sno difference%s", tp_style("32"), tp_style("0"));
     printf("; %zu file%s hashed, %s, %zu tensors, %zu packed weights, %zu padded tensors",
            report->hashed, report->hashed == 1 ? "" : "s", tp_human_bytes(bytes, report->bytes),
@@ -233,7 +233,7 @@ static enum tp_code against(const struct tp_options *o, const struct tp_source *
                             struct tp_err *err)
 {
     struct tp_source source;
-    enum tp_code code = tp_source_open(o->against, 0, &source, err);
+    enum tp_code code = tp_source_open(o->against, NULL, &source, err);
     if (code)
         return code;
     struct tp_side a = {.ckpt = &stored->ckpt, .weights = &stored->weights};

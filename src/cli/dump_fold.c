@@ -126,7 +126,7 @@ static void add_part(struct tree *tree, const struct entry *entries, size_t coun
 {
     size_t used = strlen(tree->line);
     const char *part = entries->key + at;
-    if (used == LINE - 1) /* a stranger's name may have any number of parts */
+    if (used == LINE - 1) /* a name from a file may have any number of parts */
         return;
     if (*part == '*') {
         unsigned star = stars_before(entries->key, at);
@@ -194,7 +194,7 @@ static void add_node(struct tree *tree, const struct entry *entries, size_t coun
 static void add_branch(struct tree *tree, const struct entry *entries, size_t count, size_t at,
                        unsigned depth)
 {
-    if (depth == MOST_DEPTH) { /* a stranger's name may have any number of dots */
+    if (depth == MOST_DEPTH) { /* a name from a file may have any number of dots */
         add_lines(tree->table, entries, count);
         return;
     }

@@ -277,8 +277,9 @@ const struct tp_option tp_option_rows[] = {
      .more = "Also refuses shards that are symbolic links to outside the directory, but for "
              "those of the Hub's cache."},
     {.name = "strict", .kind = TP_OPT_FLAG, .commands = BIT(VERIFY), .field = FIELD(strict),
-     .help = "files that were added, and a changed README.md, are differences",
-     .more = "Without it they are named, as a user may add notes to a checkpoint. Weights that "
+     .help = "added files, a changed README.md and nothing to prove are differences",
+     .more = "Without it they are named, as a user may add notes to a checkpoint. Of one that "
+             "tilepack did not write nothing is to be proved. Weights that "
              "engines would load with them, in safetensors files and archives of such, and their "
              "indexes, are a difference in any case."},
     {.name = "follow-links", .kind = TP_OPT_FLAG, .commands = WRITES | BIT(MERGE),
@@ -287,6 +288,13 @@ const struct tp_option tp_option_rows[] = {
      .more = "Such files (tokenizer, ...) are refused without it: a checkpoint from elsewhere "
              "could name any file of yours. Links of the Hub's cache (../../blobs/HASH) are "
              "followed in any case."},
+    {.name = "copy", .value = "GLOB", .kind = TP_OPT_LIST, .commands = WRITES | BIT(MERGE),
+     .field = FIELD(copy),
+     .help = "copy these files along, though they are weights; repeatable",
+     .more = "What models need beside their weights is copied without it, but for weights in other "
+             "formats and those of other models, such as 'spk_dict.pt', 'adapter_*' or "
+             "'vision-lora/', which are named as left out. The name is that in the checkpoint's "
+             "directory; * matches / too, and a folder stands for all that is in it."},
     {.name = "nonfinite", .value = "WHAT", .kind = TP_OPT_CHOICE, .commands = MAKES,
      .field = FIELD(nonfinite), .initial = "refuse", .complete = TP_COMPLETE_WORDS,
      .words = "refuse|keep", .help = "what to do about NaN and infinite weights",

@@ -47,6 +47,7 @@ struct tp_options {
     const char *merged;     /* "keep", "convert" */
     const char *plain;      /* "keep", "convert" */
     struct tp_strings set, include, exclude, format_file, quantizer_file;
+    struct tp_strings copy; /* globs of files that go along */
     bool no_stack, strict, follow_links, requantize, weights_only, dry_run, force, discard;
     const char *if_exists;  /* "skip", "fail", "replace"; NULL: compare */
     const char *digest;     /* "none", "sha256" */

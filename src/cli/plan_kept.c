@@ -1,4 +1,4 @@
-/* What a conversion leaves as it is, and why. A weight that somebody excludes counts as kept, too:
+/* What a conversion leaves as it is, and why. A weight that the user excludes counts as kept, too:
  * the figures say what the output is, not whether it was meant.
  */
 #include "cli/plan_kept.h"

@@ -212,10 +212,18 @@ static void warn_unread(const struct tp_checkpoint *ckpt)
     size_t more = ckpt->unread_count - 1;
     if (ckpt->unread_count && more)
         tp_warn("%s: '%s' and %zu more are not shards of the checkpoint: they are neither read nor "
-                "copied", ckpt->path, ckpt->unread[0], more);
+                "copied (see --copy)", ckpt->path, ckpt->unread[0], more);
     else if (ckpt->unread_count)
-        tp_warn("%s: '%s' is no shard of the checkpoint: it is neither read nor copied",
-                ckpt->path, ckpt->unread[0]);
+        tp_warn("%s: '%s' is no shard of the checkpoint: it is neither read nor copied "
+                "(see --copy)", ckpt->path, ckpt->unread[0]);
+}
+
+/* The index decides where the shards are another matter. */
+static void warn_odds(const struct tp_checkpoint *ckpt)
+{
+    for (size_t i = 0; i < TP_ODDS; i++)
+        if (ckpt->odds[i])
+            tp_warn("%s: %s", ckpt->path, ckpt->odds[i]);
 }
 
 /* One of several files was named, or what engines need to know has no place. */
@@ -309,6 +317,7 @@ void tp_plan_warn(const struct tp_plan *plan)
     const char *seen[32];
     size_t count = 0;
     warn_unread(plan->ckpt);
+    warn_odds(plan->ckpt);
     warn_source(plan);
     warn_frames(plan->ckpt);
     if (!plan->unit_count)
@@ -332,6 +341,19 @@ void tp_plan_warn(const struct tp_plan *plan)
     }
 }
 
+/* What was to be copied and is not there. */
+static void warn_copies(const struct tp_checkpoint *ckpt)
+{
+    for (size_t g = 0; g < ckpt->copy_count; g++) {
+        size_t i = 0;
+        while (i < ckpt->other_count &&
+               !tp_checkpoint_copy_matches(ckpt->copy[g], ckpt->others[i]))
+            i++;
+        if (i == ckpt->other_count)
+            tp_warn("%s: --copy '%s' matches no file", ckpt->path, ckpt->copy[g]);
+    }
+}
+
 void tp_plan_warn_left(const struct tp_plan *plan)
 {
     const struct tp_checkpoint *ckpt = plan->ckpt;
@@ -339,14 +361,15 @@ void tp_plan_warn_left(const struct tp_plan *plan)
     size_t used = 0, i = 0;
     if (plan->single_file)
         return;
+    warn_copies(ckpt);
     for (; i < ckpt->left_count && used + strlen(ckpt->left[i]) + 5 < sizeof names; i++)
         used += (size_t)snprintf(names + used, sizeof names - used, "%s'%s'", i ? ", " : "",
                                  ckpt->left[i]);
     if (i < ckpt->left_count)
-        tp_warn("%s: %s%s%zu more are not copied; the plan (--dry-run) names them", ckpt->path,
-                names, i ? " and " : "", ckpt->left_count - i);
+        tp_warn("%s: %s%s%zu more are not copied (see --copy); the plan (--dry-run) names them",
+                ckpt->path, names, i ? " and " : "", ckpt->left_count - i);
     else if (i)
-        tp_warn("%s: %s %s not copied: weights in other formats, folders of such, links to folders "
-                "(see --follow-links), or pipes and devices", ckpt->path, names,
+        tp_warn("%s: %s %s not copied: other weights, folders of such (--copy takes them along), "
+                "links to folders (see --follow-links), or pipes and devices", ckpt->path, names,
                 i > 1 ? "are" : "is");
 }

@@ -1,4 +1,4 @@
-/* Text of strangers as it is printed. What is escaped is base/escape.c's.
+/* Prints text from untrusted input. base/escape.c decides what is escaped.
  */
 #include "cli/print_text.h"
 

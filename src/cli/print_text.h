@@ -1,4 +1,4 @@
-/* Text of strangers, printed on a terminal and as JSON. */
+/* Prints text from untrusted input, on a terminal and as JSON. */
 #ifndef TP_CLI_PRINT_TEXT_H
 #define TP_CLI_PRINT_TEXT_H
 

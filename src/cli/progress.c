@@ -1,8 +1,8 @@
 /* The progress line. Workers add to an atomic counter; one thread draws: a line that is redrawn
  * on a terminal that can clear one, else whole lines, one in ten seconds, or JSON on a descriptor
- * that another program has asked for. Nobody waits for who reads it: what does not read misses
- * what was to be said meanwhile.
- * Invariant: whoever holds `draw` owns the terminal's last line, and leaves it
+ * that another program has asked for. The work never waits for that program: if it does not read,
+ * it misses some of the objects.
+ * Invariant: the thread that holds `draw` owns the terminal's last line, and leaves it
  * empty or complete. */
 #include "cli/progress.h"
 
@@ -59,7 +59,7 @@ static size_t columns(void)
     return 80;
 }
 
-/* Whether up to PIPE_BUF bytes can be written at once, or nobody is left to read them. */
+/* Whether up to PIPE_BUF bytes can be written at once, or the reader has gone. */
 static bool takes(int fd, int ms)
 {
     struct pollfd one = {.fd = fd, .events = POLLOUT};

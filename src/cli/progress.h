@@ -8,7 +8,7 @@
  * With --progress-fd another program reads it, wherever stderr goes: in place of the line a
  * JSON object {"command","done","total","item"} and a newline, as often, and once at the
  * end, unless its reader is a second behind.
- * When nobody reads any more the work goes on.
+ * If the reader has gone the work goes on.
  */
 #ifndef TP_CLI_PROGRESS_H
 #define TP_CLI_PROGRESS_H

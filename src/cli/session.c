@@ -136,11 +136,12 @@ enum tp_code tp_check_single_file(const struct tp_options *o, struct tp_err *err
         return tp_fail(err, TP_E_USAGE, "an archive would have the name of a plain file, which no "
                        "reader takes");
     }
-    if (!o->part.count && o->shard_size == TP_DEFAULT_SHARD_SIZE)
+    if (!o->part.count && !o->copy.count && o->shard_size == TP_DEFAULT_SHARD_SIZE)
         return TP_OK;
     return tp_refuse(err, TP_E_USAGE, "name a directory with -o",
                      o->part.count ? "a single file cannot be written in parts"
-                                   : "a single file is not divided: it has no --shard-size");
+                     : o->copy.count ? "a single file has nothing beside it: it has no --copy"
+                                     : "a single file is not divided: it has no --shard-size");
 }
 
 /* In the end a directory beside it takes the output's name, which a link would lose. */

@@ -8,31 +8,35 @@
 
 #include <string.h>
 
-enum tp_code tp_source_open_as(const char *path, unsigned flags,
+/* How the source of a conversion is opened; without options: how one is that is only read. */
+static enum tp_code open_with(const struct tp_options *o, const char *path,
+                              struct tp_source *source, struct tp_err *err)
+{
+    memset(source, 0, sizeof *source);
+    if (!o)
+        return tp_checkpoint_open(path, 0, &source->ckpt, err);
+    unsigned flags = (o->strict ? TP_CHECKPOINT_STRICT : 0u) |
+                     (o->follow_links ? 0u : TP_CHECKPOINT_COPIES) | TP_CHECKPOINT_FOLDERS;
+    return tp_checkpoint_open_copying(path, flags, o->copy.item, o->copy.count, &source->ckpt, err);
+}
+
+enum tp_code tp_source_open_as(const char *path, const struct tp_options *o,
                                const struct tp_model_choice *choice, struct tp_source *source,
                                struct tp_err *err)
 {
-    memset(source, 0, sizeof *source);
-    enum tp_code code = tp_checkpoint_open(path, flags, &source->ckpt, err);
+    enum tp_code code = open_with(o, path, source, err);
     if (code == TP_OK && (code = tp_weights_find_as(&source->ckpt, choice, &source->weights, err)))
         tp_checkpoint_close(&source->ckpt);
     return code;
 }
 
-enum tp_code tp_source_open(const char *path, unsigned flags, struct tp_source *source,
+enum tp_code tp_source_open(const char *path, const struct tp_options *o, struct tp_source *source,
                             struct tp_err *err)
 {
-    memset(source, 0, sizeof *source);
-    enum tp_code code = tp_checkpoint_open(path, flags, &source->ckpt, err);
+    enum tp_code code = open_with(o, path, source, err);
     if (code == TP_OK && (code = tp_weights_find_any(&source->ckpt, &source->weights, err)))
         tp_checkpoint_close(&source->ckpt);
     return code;
-}
-
-unsigned tp_source_flags(const struct tp_options *o)
-{
-    return (o->strict ? TP_CHECKPOINT_STRICT : 0u) |
-           (o->follow_links ? 0u : TP_CHECKPOINT_COPIES) | TP_CHECKPOINT_FOLDERS;
 }
 
 void tp_source_close(struct tp_source *source)

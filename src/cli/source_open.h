@@ -12,15 +12,13 @@ struct tp_source {
     struct tp_checkpoint ckpt;
     struct tp_weights weights;
 };
-/* How the source of a conversion is opened: --strict, --follow-links. */
-unsigned tp_source_flags(const struct tp_options *o);
-/* `flags`: as in tp_checkpoint_open(). For readers: packed weights whose format is not known are
- * read by their descriptors. */
-enum tp_code tp_source_open(const char *path, unsigned flags, struct tp_source *source,
+/* `o`: of who copies its files (--strict, --follow-links, --copy); NULL: it is only read. For
+ * readers: packed weights whose format is not known are read by their descriptors. */
+enum tp_code tp_source_open(const char *path, const struct tp_options *o, struct tp_source *source,
                             struct tp_err *err);
 /* The same for who makes something of it, with what the user says of the model (NULL: nothing);
  * formats must be known. */
-enum tp_code tp_source_open_as(const char *path, unsigned flags,
+enum tp_code tp_source_open_as(const char *path, const struct tp_options *o,
                                const struct tp_model_choice *choice, struct tp_source *source,
                                struct tp_err *err);
 void tp_source_close(struct tp_source *source);

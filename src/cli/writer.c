@@ -1,4 +1,4 @@
-/* The writer of JSON. What strangers have named goes through tp_add_string() alone. Invariant:
+/* The writer of JSON. Names from untrusted input go through tp_add_string() alone. Invariant:
  * the text is laid out as jansson would, whatever version of it is there.
  */
 #include "cli/writer.h"

@@ -45,7 +45,7 @@ struct tp_member {
     tp_put *each;
 };
 
-/* Any bytes of strangers; NULL: null. */
+/* Any bytes, also of untrusted input; NULL: null. */
 static inline struct tp_member tp_str(const char *key, const char *text)
 {
     return (struct tp_member){text ? TP_MEMBER_TEXT : TP_MEMBER_NULL, key, .text = text};

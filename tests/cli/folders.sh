@@ -47,7 +47,7 @@ check "as JSON" listed left_out $left
 check "and what is copied" listed copied $kept
 mkfifo model/pipe
 answers "a pipe is left out, and so is a link to a folder" 0 "'pipe', 'pytorch_model.bin' are \
-not copied: weights in other formats, folders of such, links to folders (see --follow-links), or \
+not copied: other weights, folders of such (--copy takes them along), links to folders (see --follow-links), or \
 pipes and devices" convert piped
 rm -r model/pipe piped
 ln -s /dev/null model/null.json

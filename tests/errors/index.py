@@ -169,31 +169,29 @@ def tokenizer_links_to_no_hash():
     return "convert", "snapshots/src", "-o", "out", "--to", "w4a8-ct"
 
 
-@case("shard-doubled")
-def shard_doubled():
+@case("shard-doubled-beside-the-index")
+def shard_doubled_beside_the_index():
     two_shards()
+    third = "model-00003-of-00003.safetensors"
     tensors({**linear("a.weight"), **linear("b.weight")}, "src/" + FIRST)
+    tensors(linear("c.weight"), "src/" + third)
+    index({"a.weight": FIRST, "b.weight": third, "c.weight": third, "d.weight": SECOND})
     return PLAN_DIR
 
 
-@case("shard-holds-an-unnamed-tensor")
-def shard_holds_an_unnamed_tensor():
+@case("index-of-another-checkpoint")
+def index_of_another_checkpoint():
     two_shards()
-    tensors({**linear("a.weight"), **linear("c.weight")}, "src/" + FIRST)
+    index({"x.weight": FIRST, "y.weight": SECOND})
     return PLAN_DIR
 
 
-@case("shard-lacks-a-tensor")
-def shard_lacks_a_tensor():
-    two_shards()
-    index({"a.weight": FIRST, "b.weight": SECOND, "c.weight": SECOND})
-    return PLAN_DIR
-
-
-@case("shards-exchanged")
-def shards_exchanged():
-    two_shards()
-    index({"a.weight": SECOND, "b.weight": FIRST})
+@case("several-indexes")
+def several_indexes():
+    one_shard()
+    os.rename("src/model.safetensors", "src/a.safetensors")
+    for variant in ("fp16", "bf16"):
+        raw(f"src/a.safetensors.index.{variant}.json", b"{}")
     return PLAN_DIR
 
 
@@ -230,6 +228,76 @@ def directory_of_two_files():
     tensors(linear("a.weight"), "src/a.safetensors")
     tensors(linear("b.weight"), "src/b.safetensors")
     return PLAN_DIR
+
+
+@case("directory-of-a-pipeline")
+def directory_of_a_pipeline():
+    raw("src/model_index.json", b"{}")
+    raw("src/scheduler/scheduler_config.json", b"{}")
+    for part in ("transformer", "vae"):
+        tensors(linear(), f"src/{part}/diffusion_pytorch_model.safetensors")
+    return PLAN_DIR
+
+
+@case("directory-of-deepseek-ranks")
+def directory_of_deepseek_ranks():
+    for rank in range(2):
+        tensors(linear(), f"src/model{rank}-mp2.safetensors")
+    return PLAN_DIR
+
+
+@case("adapter")
+def adapter():
+    tensors({**linear("l.lora_A.weight", 16), **linear("l.lora_B.weight", 128, 16)},
+            "src/adapter_model.safetensors")
+    raw("src/adapter_config.json", b"{}")
+    return PLAN_DIR
+
+
+@case("adapter-not-merged")
+def adapter_not_merged():
+    one_shard({**linear("l.base_layer.weight"), **linear("l.lora_A.default.weight", 16),
+               **linear("l.lora_B.default.weight", 128, 16)}, config=b"{}")
+    return "unpack", "src", "-o", "out"
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"ab" * 32 + b"\nsize 1\n"
+
+
+@case("tokenizer-is-a-git-lfs-pointer")
+def tokenizer_is_a_git_lfs_pointer():
+    one_shard(config=b"{}")
+    raw("src/tokenizer/tokenizer.json", POINTER)
+    return CONVERT_DIR
+
+
+@case("config-is-a-git-lfs-pointer")
+def config_is_a_git_lfs_pointer():
+    one_shard(config=POINTER)
+    return PLAN_DIR
+
+
+@case("index-is-a-git-lfs-pointer")
+def index_is_a_git_lfs_pointer():
+    two_shards()
+    index(POINTER)
+    return PLAN_DIR
+
+
+@case("index-with-a-byte-order-mark")
+def index_with_a_byte_order_mark():
+    two_shards()
+    index(b"\xef\xbb\xbf{}")
+    return PLAN_DIR
+
+
+@case("copy-of-a-name-of-the-output")
+def copy_of_a_name_of_the_output():
+    one_shard(config=b"{}")
+    os.rename("src/model.safetensors", "src/a-00001-of-00001.safetensors")
+    index({"l.weight": "a-00001-of-00001.safetensors"})
+    tensors(linear("x.weight"), "src/model.safetensors")
+    return (*CONVERT_DIR, "--copy", "model*")
 
 
 @case("directory-of-one-part")

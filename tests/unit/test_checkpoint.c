@@ -104,6 +104,8 @@ static struct tp_text make_file(const char *names, char fill)
     return out;
 }
 
+#define INDEX_NAME "model" TP_INDEX_END
+
 static void put_shard(const char *root, const char *name, const char *names, char fill)
 {
     struct tp_text file = make_file(names, fill);
@@ -142,7 +144,7 @@ static void put_index(const char *map)
         tp_text_addf(&text, NULL, "%s\"%s\":\"%s\"", comma, word, shard);
     }
     tp_text_addf(&text, NULL, "}}\n");
-    put(dir, TP_INDEX_NAME, text.data, text.size);
+    put(dir, INDEX_NAME, text.data, text.size);
     tp_text_free(&text);
 }
 
@@ -371,29 +373,54 @@ static void test_directory(void **state)
     tp_checkpoint_close(&ckpt);
 }
 
+/* What is read under this index: a tensor for each letter, which fills it where it is a capital;
+ * and which of the odds is said, and how. */
+static void check_odds(const char *map, const char *read, int odd, const char *says)
+{
+    struct tp_checkpoint ckpt;
+    put_index(map);
+    must_open(dir, 0, &ckpt);
+    assert_int_equal(ckpt.tensor_count, strlen(read));
+    for (size_t i = 0; i < ckpt.tensor_count; i++) {
+        char data = 0;
+        const struct tp_tensor *tensor = &ckpt.tensors[ckpt.by_data[i]];
+        assert_int_equal(tp_checkpoint_read(&ckpt, tensor->file, &data, 1, tensor->offset, NULL),
+                         TP_OK);
+        if (read[i] >= 'a')
+            assert_int_equal(tensor->name[0], read[i]);
+        else
+            assert_int_equal(data, read[i]);
+    }
+    for (int i = 0; i < TP_ODDS; i++)
+        if (i == odd ? !ckpt.odds[i] || !strstr(ckpt.odds[i], says) : ckpt.odds[i] != NULL)
+            fail_msg("%s: %d: %s", map, i, ckpt.odds[i] ? ckpt.odds[i] : "nothing");
+    tp_checkpoint_close(&ckpt);
+}
+
 static void test_index_agrees(void **state)
 {
     (void)state;
     put_shard(dir, "1.safetensors", "a b", 'A');
     put_shard(dir, "2.safetensors", "c", 'K');
-    put_index("a=1.safetensors b=1.safetensors c=2.safetensors d=2.safetensors");
-    must_fail(dir, 0, TP_E_INPUT, "2.safetensors", "d", "the index says that this tensor is in");
-    put_index("a=1.safetensors c=2.safetensors");
-    must_fail(dir, 0, TP_E_INPUT, "1.safetensors", "b", "holds a tensor that the index does not");
-    put_index("a=1.safetensors b=2.safetensors c=2.safetensors");
-    must_fail(dir, 0, TP_E_INPUT, "1.safetensors", "b",
-              "is here, but the index says that it is in '2.safetensors'");
+    check_odds("a=1.safetensors b=1.safetensors c=2.safetensors d=2.safetensors", "abc", 3,
+               "'d' is in the index, but in no shard");
+    check_odds("a=1.safetensors c=2.safetensors", "ac", 0, "'b' is in a shard, but not in the index");
+    check_odds("a=1.safetensors b=2.safetensors c=2.safetensors", "abc", 2,
+               "'b' is in another shard than the index says");
     put_shard(dir, "2.safetensors", "b c", 'K');
-    must_fail(dir, 0, TP_E_INPUT, "1.safetensors", "b",
-              "is in two shards, here and in '2.safetensors'");
-    put_index("a=1.safetensors b=1.safetensors c=2.safetensors");
-    must_fail(dir, 0, TP_E_INPUT, "2.safetensors", "b",
-              "is in two shards, here and in '1.safetensors'");
+    check_odds("a=1.safetensors b=2.safetensors c=2.safetensors", "aKL", 1, "'b' is in several");
+    check_odds("a=1.safetensors b=1.safetensors c=2.safetensors", "abL", 1, "'b' is in several");
+    put_shard(dir, "3.safetensors", "d", 'Q');
+    put_index("a=1.safetensors b=3.safetensors c=2.safetensors d=3.safetensors");
+    must_fail(dir, 0, TP_E_INPUT, INDEX_NAME, "b", "is in several shards, but not in the one");
+    assert_int_equal(unlink(at(dir, "3.safetensors")), 0);
+    put_index("x=1.safetensors y=2.safetensors");
+    must_fail(dir, 0, TP_E_INPUT, INDEX_NAME, "", "no shard holds a tensor that the index names");
     put_index("a=1.safetensors b=1.safetensors c=3.safetensors");
-    must_fail(dir, 0, TP_E_INPUT, TP_INDEX_NAME, "",
+    must_fail(dir, 0, TP_E_INPUT, INDEX_NAME, "",
               "the index names the shard '3.safetensors', which does not exist");
     put_index("");
-    must_fail(dir, 0, TP_E_INPUT, TP_INDEX_NAME, "", "names no tensor");
+    must_fail(dir, 0, TP_E_INPUT, INDEX_NAME, "", "names no tensor");
     put_index("a=sub.safetensors");
     assert_int_equal(mkdir(at(dir, "sub.safetensors"), 0700), 0);
     must_fail(dir, 0, TP_E_INPUT, "sub.safetensors", "", "not a regular file");
@@ -412,7 +439,8 @@ static void test_shard_names(void **state)
         {"/etc/x.safetensors", "it is a path"},
         {"../x.safetensors", "it is a path"},
         {"a/../x.safetensors", "it is a path"},
-        {"./x.safetensors", "it is a path"},
+        {"././x.safetensors", "it is a path"},
+        {"./../x.safetensors", "it is a path"},
         {"..\\\\x.safetensors", "it is a path"},
         {"a/", "it is a path"},
         {"..", "it is a directory"},
@@ -429,8 +457,8 @@ static void test_shard_names(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char text[200];
         snprintf(text, sizeof text, "{\"weight_map\":{\"a\":\"%s\"}}", rows[i].value);
-        put_text(dir, TP_INDEX_NAME, text);
-        must_fail(dir, 0, TP_E_INPUT, TP_INDEX_NAME, "a", rows[i].why);
+        put_text(dir, INDEX_NAME, text);
+        must_fail(dir, 0, TP_E_INPUT, INDEX_NAME, "a", rows[i].why);
     }
     char name[300];
     memset(name, 'x', sizeof name);
@@ -486,8 +514,8 @@ static void test_bad_index(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct tp_err err = {0};
         struct tp_index index;
-        put_text(dir, TP_INDEX_NAME, rows[i].text);
-        must_fail(dir, 0, TP_E_INPUT, TP_INDEX_NAME, rows[i].tensor, rows[i].what);
+        put_text(dir, INDEX_NAME, rows[i].text);
+        must_fail(dir, 0, TP_E_INPUT, INDEX_NAME, rows[i].tensor, rows[i].what);
         assert_int_equal(tp_index_parse(rows[i].text, strlen(rows[i].text), &index, &err),
                          TP_E_INPUT);
         if ((int64_t)err.offset - 1 != rows[i].offset)
@@ -567,7 +595,7 @@ static void test_packed(void **state)
     must_open(at(dir, "1.safetensors.zst"), 0, &ckpt);
     assert_string_equal(ckpt.files[0].name, "1.safetensors");
     tp_checkpoint_close(&ckpt);
-    unlink(at(dir, TP_INDEX_NAME));
+    unlink(at(dir, INDEX_NAME));
     unlink(at(dir, "2.safetensors.zst"));
     unlink(at(dir, "3.safetensors"));
     put_shard(dir, "1.safetensors", "a b", 'X');
@@ -601,7 +629,7 @@ static void test_links(void **state)
     must_open(dir, TP_CHECKPOINT_STRICT, &ckpt); /* links inside are fine */
     check_tensor(&ckpt, "b", "2.safetensors", 'B');
     tp_checkpoint_close(&ckpt);
-    static const char *const names[] = {"config.json", "tokenizer.json", TP_INDEX_NAME};
+    static const char *const names[] = {"config.json", "tokenizer.json", INDEX_NAME};
     put_text(outside, "text", "{\"weight_map\":{\"a\":\"1.safetensors\"}}");
     for (int i = 0; i < 3; i++) {
         unlink(at(dir, names[i]));
@@ -614,7 +642,7 @@ static void test_links(void **state)
     tp_checkpoint_close(&ckpt);
     unlink(at(dir, "1.safetensors"));
     assert_int_equal(symlink("nowhere", at(dir, "1.safetensors")), 0);
-    must_fail(dir, 0, TP_E_INPUT, TP_INDEX_NAME, "", "which does not exist");
+    must_fail(dir, 0, TP_E_INPUT, INDEX_NAME, "", "which does not exist");
 }
 
 static void test_many_shards(void **state)

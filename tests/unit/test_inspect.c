@@ -372,8 +372,8 @@ static double gptq_value(const struct gptq *g, uint64_t n, uint64_t k)
     uint32_t group = g->order[k];
     int code = (int)(g->qweight[k / 8][n] >> 4 * (k % 8) & 15);
     int zero = (int)(g->zeros[group][n / 8] >> 4 * (n % 8) & 15) + 1; /* version 1 */
-    float scale = tp_f16_to_f32(g->scales[group][n]);
-    return (float)(code - zero) * tp_bf16_to_f32(tp_f32_to_bf16(scale)); /* as vLLM takes it */
+
+    return (float)(code - zero) * tp_f16_to_f32(g->scales[group][n]);
 }
 
 static void write_gptq(const char *path, struct gptq *g)

@@ -398,8 +398,8 @@ static void commands(void **state)
     assert_int_equal(tp_command_find("convrt", &command, &err), TP_E_USAGE);
     assert_string_equal(err.what, "unknown command 'convrt' (did you mean 'convert'?)");
     err = (struct tp_err){0};
-    assert_int_equal(tp_command_find("quantize", &command, &err), TP_E_USAGE);
-    assert_string_equal(err.what, "unknown command 'quantize'");
+    assert_int_equal(tp_command_find("optimize", &command, &err), TP_E_USAGE);
+    assert_string_equal(err.what, "unknown command 'optimize'");
 }
 
 /* -------------------------------------------------------------- environment -- */

@@ -145,7 +145,8 @@ static const struct bad bad[] = {
     {"{'__metadata__':{},~'__metadata__':{}}", 0, TP_E_INPUT, "__metadata__ comes twice", NULL},
     /* metadata */
     {"{'__metadata__':~[]}", 0, TP_E_INPUT, "expected '{'", NULL},
-    {"{'__metadata__':~null}", 0, TP_E_INPUT, "expected '{'", NULL},
+    {"{'__metadata__':~nul}", 0, TP_E_INPUT, "expected a value", NULL},
+    {"{'__metadata__':~1}", 0, TP_E_INPUT, "expected '{'", NULL},
     {"{'__metadata__':{'a':~1}}", 0, TP_E_INPUT, "expected a string, found '1'", NULL},
     {"{'__metadata__':{'a':~{}}}", 0, TP_E_INPUT, "expected a string, found '{'", NULL},
     {"{'__metadata__':{'a':'1','b':'2',~'\\u0061':'3'}}", 0,

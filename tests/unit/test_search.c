@@ -405,7 +405,7 @@ static double value_of(const struct tp_op *op, const struct packed *p, uint64_t 
     double s = (double)tp_codec_scale_value(op, bits);
     if (op->codec == TP_CODEC_NVFP4)
         s = op->rule == TP_NVFP4_CT ? s / (double)global : s * (double)global;
-    return (double)tp_codec_code_value(op->codec, code) * s;
+    return (double)tp_codec_code_value(op, code) * s;
 }
 
 static double error_of(const struct tp_op *op, const struct packed *p, const float *values,

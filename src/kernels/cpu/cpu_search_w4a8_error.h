@@ -350,7 +350,7 @@ V void w4a8_sums(const struct search_total total[TP_SEARCH_GROUPS], enum w4a8_su
         error[c] = ((uint64_t)high[c] << 16) + low[c];
 }
 
-/* The least error times 4, and its number: without branches, as nobody can foretell it. Errors are
+/* The least error times 4, and its number: without branches: they would be mispredicted. Errors are
  * below 2^47. */
 V uint64_t w4a8_least(const uint64_t error[TP_SEARCH_GROUPS])
 {

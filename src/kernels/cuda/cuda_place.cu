@@ -1,6 +1,13 @@
 /* Weights to codes and scales in any layout that has tables of bits (cuda_place.cuh): a thread
  * quantizes eights of values of one row or of several, so many that its registers hold whole
- * words of what is stored.
+ * words of what is stored. A tile is 128 x 128 values, which are 2048 eights, 8 for each of the 256
+ * threads:
+ *
+ *     values      8 eights of a thread, in registers
+ *     magnitudes  of each block: from its own eights, from lanes side by side, or from all threads
+ *     scale       of each block
+ *     codes       8 words of a thread; of eight bits 16, in two rounds
+ *     exchange    among the words of the thread (place_hand), then through the stage, to memory
  *
  * The largest magnitude of a block comes from the thread's own eights and from lanes side by side,
  * or (FP8 in blocks of 128x128) from all threads. The values of the next tile are on their way

@@ -1,4 +1,33 @@
-/* What the kernels for every layout share (cuda_place.cu, cuda_place_rows.cu, cuda_place_move.cu,
+/* Kernels for every layout: how codes get from the order in which they come to the order in which
+ * they are stored, without a kernel of its own for each layout.
+ *
+ *     memory          registers of 256 threads        shared memory       memory
+ *     (source)        (words of 32 bits)              (the stage)         (as stored)
+ *
+ *     +--------+  1   t0: w0 w1 .. w7   2   t0: w0 .. w7    3   +-------+   4   +--------+
+ *     | a tile | ---> t1: w0 w1 .. w7  ---> t1: w0 .. w7   ---> | words | --->  | a tile |
+ *     +--------+      ...                   ...                 +-------+       +--------+
+ *
+ * 1. A thread reads words that lie together in the source (cuda_place.cu makes codes of values).
+ * 2. It exchanges codes among its own words (place_step) until each word holds codes that are
+ *    neighbours where they are to be stored.
+ * 3. The threads write their words to shared memory, in the order of storage,
+ * 4. and read them from there so that threads side by side write bytes side by side.
+ *
+ * A table of bits says where each code is. Take a tile of two rows and four columns, code (n, k)
+ * with number n * 4 + k, stored column by column, at k * 2 + n:
+ *
+ *     bit of the number   is         moves the code, where it comes from    where it is stored
+ *     0                   k & 1      by 1                                   by 2
+ *     1                   k & 2      by 2                                   by 4
+ *     2                   n & 1      by 4                                   by 1
+ *
+ * Code 6 = 4 + 2 (n = 1, k = 2) is stored at 1 + 4 = 5. A thread adds up the distances of the bits
+ * that its own number has once (place_sums); those of its registers are constants (high_at). If a
+ * word held two codes, bit 0 would be within a word on the left and bit 2 on the right: an exchange
+ * between registers whose codes differ in bit 2 makes one kind of word of the other.
+ *
+ * What the kernels share (cuda_place.cu, cuda_place_rows.cu, cuda_place_move.cu,
  * cuda_place_carry.cu): tiles of 64 or 128 rows by 128 to 512 columns of codes, which threads hold
  * in words of registers, exchange within themselves until each word holds codes that are neighbours
  * where they are to be stored, and pass through shared memory in the order of storage. Knows no

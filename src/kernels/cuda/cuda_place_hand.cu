@@ -4,6 +4,14 @@
  * A tile's codes are counted by the bits of their columns, then of their rows. A thread
  * holds in its registers the bits that make up a word where codes come from and those that make
  * up a word where they go; lanes have neighbours in memory where codes come from.
+ *
+ * For example a tile of 128 x 128 codes of four bits, eight to a word, has 14 bits: 3 within a
+ * word, 3 of a register's number, 8 of a thread's. If a word has eight columns of one row where
+ * codes come from, and eight rows of one column where they go, the bits are spread as
+ *
+ *     word      column bits 0 1 2    of the words that are read
+ *     register  row bits 0 1 2       each changes places with one of the word's: three exchanges
+ *     thread    the 8 others         column bits first, so that lanes read what lies side by side
  */
 #include "kernels/cuda/cuda_place_hand.h"
 

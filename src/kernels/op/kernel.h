@@ -189,8 +189,8 @@ enum tp_search tp_op_search(const struct tp_op *op);
 /* Index of the first output with that role, or -1. */
 int tp_op_find(const struct tp_op *op, enum tp_role role);
 
-/* Numeric layout of output `i` for a weight of that size; whoever asks again and again for the same
- * sizes has tp_op_at (op_at.h). */
+/* Numeric layout of output `i` for a weight of that size. A caller that asks for the same
+ * sizes again and again uses tp_op_at (op_at.h). */
 enum tp_code tp_op_layout(const struct tp_op *op, uint32_t i, struct tp_box3 box,
                           struct tp_layout *layout, struct tp_err *err);
 
@@ -262,7 +262,7 @@ struct tp_args {
     uint32_t *device_flags;     /* CUDA rows: one word OR-ed with the flags, else NULL */
 };
 
-/* The error that TP_FAILED stands for, or TP_OK. Whoever calls a row calls this after it. */
+/* The error that TP_FAILED stands for, or TP_OK. To be called after each call of a row. */
 enum tp_code tp_args_check(const struct tp_args *args, struct tp_err *err);
 
 /* Rows. `dtype`, `code_place` and `scale_place` say what the row can do;

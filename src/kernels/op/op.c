@@ -238,7 +238,7 @@ static bool fp8_scale_fits(const struct tp_op *from, const struct tp_op *to)
     int scale = tp_op_find(to, TP_ROLE_SCALE);
     if (scale >= 0 && to->out[scale].factor)
         return true;
-    if (to->scale_rule == TP_FP8_SCALE_FP32)
+    if (to->scale_rule == TP_FP8_SCALE_FP32 || tp_op_is_number(from)) /* whose scale is 1 */
         return true;
     if (to->scale_rule == TP_FP8_SCALE_BF16)
         return from->scale_rule != TP_FP8_SCALE_FP32;

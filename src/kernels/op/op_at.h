@@ -1,5 +1,5 @@
 /* An operation evaluated for a weight of one size: where its elements lie, and how many bytes they
- * are. Boxes of a unit have few sizes, so that whoever works on them evaluates each once.
+ * are. Boxes of a unit have few sizes, and each size is evaluated once.
  */
 #ifndef TP_KERNELS_OP_AT_H
 #define TP_KERNELS_OP_AT_H

@@ -266,7 +266,7 @@ size_t tilepack_packed_tensor(const tilepack_checkpoint *c, size_t w, size_t i)
                : SIZE_MAX;
 }
 
-/* The weight, completed by what its small tensors say: once, by whoever is first. Nothing
+/* The weight, completed by what its small tensors say: once, by the first caller. Nothing
  * changes it from then on. */
 static const struct tp_weight *checked(const tilepack_checkpoint *c, size_t w,
                                        struct tp_err *err)

@@ -51,7 +51,7 @@ static enum tp_code decode(const struct tp_op *op, const struct tp_observed *see
                            void *const out[], struct tp_box_buffers *buffers,
                            struct tp_err *err)
 {
-    struct tp_args args = {.box = seen->box.size, .dtype = TP_F32};
+    struct tp_args args = {.box = seen->box.size, .dtype = TP_F32, .global = 1};
     uint64_t count = args.box.e * args.box.n * args.box.k;
     enum tp_code code = tp_buffer_room(&buffers->decoded, count * sizeof(float), err);
     if (code || (code = tp_buffer_room(&buffers->scratch, tp_encode_scratch(op, args.box), err)))

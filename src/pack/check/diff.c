@@ -146,7 +146,7 @@ static enum tp_code pair_packed(struct diff *d)
 static const char *unit_form(const struct side *s, const struct tp_unit *unit)
 {
     const struct tp_weight *weight = &s->in->weights->items[unit->views[0].weight];
-    return weight->form->format ? weight->form->format->name : tp_dtype_name(weight->form->dtype);
+    return weight->form->format ? weight->form->format->name : tp_dtype_name(weight->form->stored);
 }
 
 static void add_unit_entry(struct side *s, const struct tp_unit *unit)
@@ -286,7 +286,7 @@ static bool has_fine_scales(const struct tp_op *op)
     return tp_op_is_int(op) && s >= 0 && op->out[s].element != TP_ELEM_BF16;
 }
 
-/* The same bytes mean the same, whoever wrote them. */
+/* Equal bytes mean equal values, whichever program wrote them. */
 static bool same_form(const struct tp_op *a, const struct tp_op *b)
 {
     struct tp_op as_b = *a;

@@ -31,7 +31,7 @@ static enum tp_code read_plain(const struct tp_side *side, const struct tp_view 
                                struct tp_value_reader *reader, struct tp_err *err)
 {
     const struct tp_weight *weight = &side->weights->items[view->weight];
-    enum tp_dtype dtype = side->ckpt->tensors[weight->tensor[0]].dtype;
+    enum tp_dtype dtype = weight->form->dtype;
     uint64_t count = rows * box->size.k;
     reader->weight = NULL;
     enum tp_code code =

@@ -585,6 +585,12 @@ enum tp_code tp_verify(const struct tp_checkpoint *ckpt, struct tp_weights *weig
     if (code == TP_OK && !unclear && (code = report_contents(&v)) == TP_OK &&
         (code = check_weights(&v)) == TP_OK)
         code = check_origins(&v);
+    for (size_t i = 0; i < TP_ODDS && code == TP_OK; i++)
+        if (ckpt->odds[i])
+            code = tp_verify_problem(report, ckpt->index_name, NULL, err, "%s", ckpt->odds[i]);
+    if (code == TP_OK && !report->by_tilepack)
+        code = add_note(report, options->strict, ckpt->path,
+                        "was not written by tilepack: there is nothing to prove", err);
     tp_traces_close(&v.traces);
     tp_contents_close(&v.contents);
     tp_manifest_close(&v.manifest);

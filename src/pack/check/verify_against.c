@@ -206,6 +206,9 @@ enum tp_code tp_verify_against(const struct tp_side *stored, const struct tp_sid
         (code = run(&a, &request)) == TP_OK &&
         (code = tp_verify_differences(&a.c)) == TP_OK)
         code = tp_checkpoint_unchanged(source->ckpt, err);
+    if (code == TP_OK && !report->unit_count && !a.plan.kept_unit_count)
+        code = tp_verify_problem(report, NULL, NULL, err, "no weight was derived again: nothing is "
+                                 "proved but copies of plain ones");
     memcpy(report->device, a.devices.why, sizeof report->device);
     close_all(&a);
     tp_weights_close(&a.weights);

@@ -30,7 +30,7 @@ struct again {
     struct tp_manifest manifest;
     struct tp_look *look;
     char now[TP_HASH_TEXT], then[TP_HASH_TEXT]; /* files of the source: these, and those it was made
-                                                   of; "": nobody knows */
+                                                   of; "": not known */
     bool read;                                  /* the source may be */
 };
 
@@ -148,7 +148,8 @@ static enum tp_code print_source(const struct tp_plan *plan, char id[TP_HASH_TEX
     const struct tp_checkpoint *ckpt = plan->ckpt;
     struct tp_text text = {0};
     uint8_t hash[TP_HASH_BYTES];
-    enum tp_code code = add_stamp(&text, TP_INDEX_NAME, 0, &ckpt->index_stamp, err);
+    enum tp_code code = add_stamp(&text, ckpt->index_name ? ckpt->index_name : "-", 0,
+                                  &ckpt->index_stamp, err);
     if (code == TP_OK)
         code = add_stamp(&text, "config.json", 0, &ckpt->config_stamp, err);
     for (size_t f = 0; f < ckpt->file_count && code == TP_OK; f++)
@@ -238,8 +239,10 @@ static enum tp_code read_other(const struct again *again, const char *name, bool
 static size_t made_files(const struct again *again)
 {
     const struct tp_plan *plan = again->c->plan;
+    char index[64];
+    snprintf(index, sizeof index, "%s" TP_INDEX_END, plan->ckpt->stem);
     return plan->file_count + (plan->unit_count > 0) +
-           (tp_manifest_find(&again->manifest, TP_INDEX_NAME) != NULL) +
+           (tp_manifest_find(&again->manifest, index) != NULL) +
            (tp_manifest_find(&again->manifest, "config.json") != NULL);
 }
 

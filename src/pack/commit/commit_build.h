@@ -83,7 +83,7 @@ enum tp_found {
     TP_FOUND_VERSION, /* all the same, but of a version that makes something else of it */
     TP_FOUND_INCOMPLETE,
     TP_FOUND_FOREIGN, /* no output of this program */
-    TP_FOUND_FILE,    /* a single file, of which nobody knows what it was made of */
+    TP_FOUND_FILE,    /* a single file: it is not known what it was made of */
     TP_FOUND_KIND,    /* a file in place of a directory, or the reverse */
 };
 struct tp_look {
@@ -121,6 +121,7 @@ bool tp_commit_is_usual(const char *name);
 /* That of a shard to the letter, whatever the options: "model.safetensors",
  * "model-00001-of-00002.safetensors" (plan/file/files.c), and archives. */
 bool tp_commit_is_shard(const char *name);
+bool tp_commit_is_index(const char *name); /* "model.safetensors.index.json" and its like */
 #define TP_PART_FILE "tilepack-part.json" /* in the directory of a part */
 
 /* commit_copies.c */

@@ -98,10 +98,11 @@ static bool is_kept(const struct sweep *s, const char *name)
  * another one left, by the names that published checkpoints have. */
 static bool is_written(const struct sweep *s, const char *name)
 {
-    static const char *const written[] = {TP_INDEX_NAME, TP_MANIFEST_NAME, TP_MANIFEST_NEW,
-                                          TP_PART_FILE, TP_JOURNAL_NAME, TP_REPLACES_NAME,
+    static const char *const written[] = {TP_MANIFEST_NAME, TP_MANIFEST_NEW, TP_PART_FILE,
+                                          TP_JOURNAL_NAME, TP_REPLACES_NAME,
                                           "config.json", TP_CARD_NAME};
     return tp_word_of(name, written, TP_COUNT(written)) >= 0 || tp_commit_is_shard(name) ||
+           tp_commit_is_index(name) ||
            (s->c->options->if_exists == TP_EXISTS_REPLACE && tp_commit_is_usual(name)) ||
            tp_names_sorted_have(s->copies, s->c->plan->ckpt->other_count, name, strlen(name),
                                 '\0');
@@ -327,7 +328,7 @@ static enum tp_code publish(struct tp_commit *c)
     return code ? code : tp_commit_settle(c, c->dir);
 }
 
-/* Says, to whoever wants to know, that `count` shards (`of` so many) are there already. */
+/* Tells the observer, if there is one, that `count` shards (`of` so many) are there already. */
 static void tell_resumed(const struct tp_commit *c, size_t count, size_t of)
 {
     if (count && c->options->resumed)

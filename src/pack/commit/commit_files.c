@@ -307,9 +307,11 @@ static enum tp_code copy_others(struct tp_commit *c)
 static enum tp_code write_index(struct tp_commit *c)
 {
     struct tp_text text = {0};
+    char name[64];
     enum tp_code code = tp_index_text(c->plan, &text, c->err);
+    snprintf(name, sizeof name, "%s" TP_INDEX_END, c->plan->ckpt->stem);
     if (code == TP_OK)
-        code = tp_commit_write_small(c, TP_INDEX_NAME, text.data, text.size, true);
+        code = tp_commit_write_small(c, name, text.data, text.size, true);
     tp_text_free(&text);
     return code;
 }

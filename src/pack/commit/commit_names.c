@@ -3,6 +3,7 @@
 
 #include "base/suffix.h"
 #include "pack/sink/compress.h"
+#include "pack/source/index.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -40,14 +41,22 @@ bool tp_commit_is_usual(const char *name)
 
 bool tp_commit_is_shard(const char *name)
 {
-    char again[64];
+    char again[80];
     unsigned number, count;
+    const char *stem = tp_stem_of(name);
     const char *end = tp_ends_with(name, TP_ZST_SUFFIX) ? TP_ZST_SUFFIX : "";
-    if (sscanf(name, "model-%u-of-%u", &number, &count) != 2)
-        snprintf(again, sizeof again, "model.safetensors%s", end);
+    const char *dash = strchr(name, '-');
+    if (!dash || sscanf(dash, "-%u-of-%u", &number, &count) != 2)
+        snprintf(again, sizeof again, "%s.safetensors%s", stem, end);
     else if (number && number <= count)
-        snprintf(again, sizeof again, "model-%05u-of-%05u.safetensors%s", number, count, end);
+        snprintf(again, sizeof again, "%s-%05u-of-%05u.safetensors%s", stem, number, count, end);
     else
         return false;
     return strcmp(again, name) == 0;
+}
+
+bool tp_commit_is_index(const char *name)
+{
+    const char *stem = tp_stem_of(name);
+    return tp_begins_with(name, stem) && strcmp(name + strlen(stem), TP_INDEX_END) == 0;
 }

@@ -153,7 +153,7 @@ enum tp_code tp_part_remove(const struct tp_done_part *part, struct tp_err *err)
         code = tp_commit_remove_file(dir, part->path, TP_PART_FILE, err);
     tp_os_close(&dir);
     if (code == TP_OK && tp_os.unlinkat(AT_FDCWD, part->path, AT_REMOVEDIR) && errno != ENOTEMPTY &&
-        errno != EEXIST) /* else somebody has put something there, which stays */
+        errno != EEXIST) /* else another program has put something there, which stays */
         code = tp_os_fail(err, errno, part->path, "cannot remove it");
     return code;
 }

@@ -35,6 +35,15 @@ static const char hint_broken[] =
     "write it anew with the safetensors library";
 static const char hint_short[] = "the file is probably incomplete: copy or download it again";
 
+enum tp_code tp_lfs_check(const void *text, uint64_t size, struct tp_err *err)
+{
+    static const char begin[] = "version https://git-lfs.";
+    if (size < 8 || memcmp(text, begin, size < sizeof begin ? (size_t)size : sizeof begin - 1) != 0)
+        return TP_OK;
+    tp_err_hint(err, "run `git lfs pull` in the checkpoint's directory");
+    return tp_fail(err, TP_E_INPUT, "this is a Git LFS pointer, not the file itself");
+}
+
 enum tp_code tp_st_header_size(const uint8_t prefix[8], uint64_t file_size, uint64_t *size,
                                struct tp_err *err)
 {
@@ -44,11 +53,12 @@ enum tp_code tp_st_header_size(const uint8_t prefix[8], uint64_t file_size, uint
     *size = n;
     if (n >= 2 && n <= TP_ST_MAX_HEADER && file_size >= 8 && n <= file_size - 8)
         return TP_OK;
-    enum tp_code code;
-    if (memcmp(prefix, "version ", 8) == 0) {
-        code = tp_refuse(err, TP_E_INPUT, "run `git lfs pull` in the checkpoint's directory",
-                         "this is a Git LFS pointer, not the file itself");
-    } else if (memcmp(prefix, "GGUF", 4) == 0 || memcmp(prefix, "PK\3\4", 4) == 0) {
+    enum tp_code code = tp_lfs_check(prefix, 8, err);
+    if (code) {
+        tp_err_offset(err, 0);
+        return code;
+    }
+    if (memcmp(prefix, "GGUF", 4) == 0 || memcmp(prefix, "PK\3\4", 4) == 0) {
         code = tp_refuse(err, TP_E_INPUT, "use the checkpoint's safetensors files",
                          "this is a %s file, not a safetensors file",
                          prefix[0] == 'G' ? "GGUF" : "PyTorch or other zip");
@@ -254,6 +264,8 @@ static enum tp_code parse_metadata(struct parser *p, const struct tp_json_string
     if (p->meta_seen)
         return tp_json_fail(&p->json, name->pos, "__metadata__ comes twice");
     p->meta_seen = true;
+    if (tp_json_peek(&p->json) == 'n') /* null: some writers say so that there is none */
+        return tp_json_skip(&p->json);
     enum tp_code code = tp_json_expect(&p->json, '{');
     while (!code && !(code = tp_json_next(&p->json, '}', &count, &more)) && more) {
         uint32_t number = 0;

@@ -54,7 +54,7 @@ static void link_newest(struct slot *s)
     cache.newest = s;
 }
 
-/* Under the lock; nobody may be using the slot. */
+/* Under the lock; no thread may be using the slot. */
 static void drop(struct slot *s)
 {
     unlink_slot(s);

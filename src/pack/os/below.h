@@ -2,7 +2,7 @@
  * which is not followed.
  *
  * Directories are descriptors; `path` is the whole path, which ends in the name, for messages. With
- * AT_FDCWD the name is a path, of which those above the file are whoever's choice it is, and
+ * AT_FDCWD the name is a path, of which links above the file are the user's choice, and are
  * followed.
  */
 #ifndef TP_PACK_BELOW_H

@@ -37,7 +37,7 @@ void *tp_store_zalloc(struct tp_store *store, size_t count, size_t size, struct 
 {
     uint64_t bytes;
     if (!tp_mul_u64(&bytes, count, size))
-        bytes = PTRDIFF_MAX; /* which nobody has */
+        bytes = PTRDIFF_MAX; /* which no machine has */
     void *memory = take(store, bytes, sizeof(uint64_t), err);
     return memory ? memset(memory, 0, bytes) : NULL;
 }

@@ -23,7 +23,7 @@ enum tp_code tp_dropbehind_open(struct tp_dropbehind *d, const struct tp_plan *p
                                 const struct tp_grid *const *grids, struct tp_err *err);
 void tp_dropbehind_close(struct tp_dropbehind *d);
 
-/* A box of the unit was read; those of its tensors that nobody needs any more go. */
+/* A box of the unit was read; those of its tensors that no job needs any more are dropped. */
 void tp_dropbehind_box(struct tp_dropbehind *d, uint32_t unit);
 
 /* Bytes [offset, offset + size) of a kept tensor were read. */

@@ -1,7 +1,23 @@
 /* One box: read -> decode, encode or take over -> write.
  *
- * The only place where files, layouts and kernels meet; what it reads and writes is
- * packed_io.c's, what runs where is compute.c's.
+ * tp_lane_box() takes the first of these ways that fits the box:
+ *
+ *     box of                                way                  what happens
+ *     rows too long for the memory          convert_pieces()     marks of rows, then each piece
+ *     a unit that becomes plain values      load_values()        read, decode if packed, write
+ *     plain values                          convert_values()     read, encode, write
+ *     rows from several places, repacked    convert_gathered()   gather codes, repack, write
+ *     a packed source with equal borders    convert_packed()     read, repack or requantize, write
+ *     the same, borders inside its tiles    convert_cut()        repack whole tiles, cut, write
+ *     packed, but codes must change         convert_values()     decode what covers the box, crop,
+ *                                                                encode, write
+ *
+ * For example rows 100 to 227 of an FP8 weight with scales for 128 x 128, to be stored as NVFP4:
+ * the source's tiles begin at rows 0 and 128, so the box's cover is rows 0 to 255. They are read,
+ * decoded to plain values, cropped to 128 rows in lane->cropped, and encoded.
+ *
+ * Files, layouts and kernels come together only here. packed_io.c reads and writes the bytes;
+ * compute.c decides whether the CPU or a GPU does the work.
  */
 #include "pack/run/lane.h"
 

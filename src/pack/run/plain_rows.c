@@ -23,17 +23,37 @@ static void transpose(const void *from, void *to, uint64_t rows, uint64_t column
                            width);
 }
 
-/* A rectangle of a matrix in a file whose rows are `pitch` bytes apart. */
+/* Elements of a tensor, each as it is stored, but for F64, which is rounded. */
+static enum tp_code read_run(const struct tp_checkpoint *ckpt, const struct tp_tensor *tensor,
+                             uint64_t at, uint64_t count, uint8_t *to, struct tp_err *err)
+{
+    const uint64_t width = tp_dtype_bits(tensor->dtype) / 8, offset = tensor->offset + at * width;
+    double piece[1024];
+    enum tp_code code = TP_OK;
+    if (tensor->dtype != TP_F64)
+        return tp_checkpoint_read(ckpt, tensor->file, to, count * width, offset, err);
+    for (uint64_t i = 0, n; i < count && code == TP_OK; i += n) {
+        n = tp_min_u64(count - i, sizeof piece / sizeof *piece);
+        code = tp_checkpoint_read(ckpt, tensor->file, piece, n * width, offset + i * width, err);
+        for (uint64_t j = 0; j < n && code == TP_OK; j++) {
+            const float value = (float)piece[j];
+            memcpy(to + (i + j) * sizeof value, &value, sizeof value);
+        }
+    }
+    return code;
+}
+
+/* A rectangle of a matrix in a file; `width` of an element as it is read. */
 static enum tp_code read_rectangle(const struct tp_checkpoint *ckpt,
                                    const struct tp_tensor *tensor, uint64_t at, uint64_t pitch,
-                                   uint64_t rows, uint64_t wanted, uint8_t *to, struct tp_err *err)
+                                   uint64_t rows, uint64_t wanted, uint64_t width, uint8_t *to,
+                                   struct tp_err *err)
 {
     enum tp_code code = TP_OK;
     if (wanted == pitch)
-        return tp_checkpoint_read(ckpt, tensor->file, to, rows * pitch, tensor->offset + at, err);
+        return read_run(ckpt, tensor, at, rows * pitch, to, err);
     for (uint64_t r = 0; r < rows && code == TP_OK; r++)
-        code = tp_checkpoint_read(ckpt, tensor->file, to + r * wanted, wanted,
-                                  tensor->offset + at + r * pitch, err);
+        code = read_run(ckpt, tensor, at + r * pitch, wanted, to + r * wanted * width, err);
     return code;
 }
 
@@ -42,16 +62,16 @@ enum tp_code tp_plain_read(const struct tp_checkpoint *ckpt, const struct tp_wei
                            uint64_t columns, void *to, struct tp_err *err)
 {
     const struct tp_tensor *tensor = &ckpt->tensors[weight->tensor[0]];
-    uint64_t width = tp_dtype_bits(tensor->dtype) / 8, n = weight->form->box.n;
-    uint64_t base = expert * n * weight->form->box.k;
+    const struct tp_box3 *box = &weight->form->box;
+    uint64_t width = tp_dtype_bits(weight->form->dtype) / 8, base = expert * box->n * box->k;
     if (!weight->form->transposed)
-        return read_rectangle(ckpt, tensor, (base + row * weight->form->box.k + k) * width,
-                              weight->form->box.k * width, rows, columns * width, to, err);
+        return read_rectangle(ckpt, tensor, base + row * box->k + k, box->k, rows, columns, width,
+                              to, err);
     uint8_t *turned = tp_os_alloc(rows * columns * width, err);
     if (!turned)
         return TP_E_MEMORY;
-    enum tp_code code = read_rectangle(ckpt, tensor, (base + k * n + row) * width, n * width,
-                                       columns, rows * width, turned, err);
+    enum tp_code code = read_rectangle(ckpt, tensor, base + k * box->n + row, box->n, columns,
+                                       rows, width, turned, err);
     if (code == TP_OK)
         transpose(turned, to, columns, rows, width);
     free(turned);

@@ -9,7 +9,7 @@
 #include "pack/sink/sink.h"
 
 /* Rows [row, row + rows) and columns [k, k + columns) of one expert, compact and row
- * by row, in the tensor's dtype. */
+ * by row, in the weight's dtype. */
 enum tp_code tp_plain_read(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
                            uint64_t expert, uint64_t row, uint64_t rows, uint64_t k,
                            uint64_t columns, void *to, struct tp_err *err);

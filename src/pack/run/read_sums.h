@@ -23,7 +23,7 @@ struct tp_read_sum {
 struct tp_read_list {
     struct tp_read_sum *items;
     size_t count;
-    bool known; /* else nobody has counted */
+    bool known; /* else not counted */
 };
 
 struct tp_read_sums {

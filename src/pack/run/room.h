@@ -1,5 +1,5 @@
-/* Memory that several threads share for what they do now and then: whoever needs some of it waits
- * until the others have given enough back. */
+/* A counting semaphore over bytes: threads that need memory now and then share one budget of it,
+ * and a thread waits until the others have given back enough. */
 #ifndef TP_PACK_ROOM_H
 #define TP_PACK_ROOM_H
 
@@ -12,14 +12,14 @@ struct tp_room {
     pthread_cond_t given;
     uint64_t most; /* bytes; set before there are threads */
     uint64_t taken;
-    bool refused; /* somebody has asked for more than there is */
+    bool refused; /* a caller has asked for more than the whole */
 };
 
 void tp_room_open(struct tp_room *room); /* of 0 bytes */
 void tp_room_close(struct tp_room *room);
 
-/* Waits for so many bytes, which are then given back by whoever took them. False, at once: there
- * never are as many. A room that is NULL has no end. */
+/* Waits until so many bytes are free and takes them; the caller gives them back. False, at once, if
+ * the whole is less than that. NULL stands for one without a limit. */
 bool tp_room_take(struct tp_room *room, uint64_t bytes);
 void tp_room_give(struct tp_room *room, uint64_t bytes);
 

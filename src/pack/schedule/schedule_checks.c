@@ -262,7 +262,7 @@ static void check_contiguous(const struct tp_sched_operands *o, struct tp_sched_
                        pass ? "all are" : "one is not");
 }
 
-/* Nobody asserts it: the kernel reads the group of a block's first row only. */
+/* The consumer does not assert it: the kernel reads the group of a block's first row only. */
 static void check_segments(const char *id, const struct tp_sched_operands *o,
                            struct tp_sched_checks *checks)
 {

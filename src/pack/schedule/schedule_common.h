@@ -1,5 +1,5 @@
 /* What all planners share: a problem, the configurations that a planner chooses from, the
- * checks of a shape, and the arithmetic on them that is nobody's own. Knows no consumer.
+ * checks of a shape, and their arithmetic. Knows no consumer.
  *
  * Units: elements for m, n, k and blocks; bytes for shared memory and swizzle.
  */
@@ -83,7 +83,7 @@ void tp_sched_rank(const struct tp_sched_config *all, size_t count, tp_sched_bet
 
 enum tp_sched_level {
     TP_SCHED_ASSERT, /* the consumer stops with an error */
-    TP_SCHED_SILENT, /* nobody checks: wrong results or faults */
+    TP_SCHED_SILENT, /* not checked: wrong results or faults */
     TP_SCHED_GATE,   /* legal, but a serving engine will not choose this kernel */
 };
 

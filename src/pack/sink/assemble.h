@@ -43,7 +43,7 @@ void tp_assembly_close(struct tp_assembly *a);
 enum tp_code tp_assembly_buffer(struct tp_assembly *a, struct tp_leaf_pool *pool, size_t i,
                                 struct tp_leaf_buffer **buffer, struct tp_err *err);
 
-/* Gives the buffer of a leaf back once nobody writes to it any more. */
+/* Gives the buffer of a leaf back once no thread writes to it any more. */
 void tp_assembly_release(struct tp_assembly *a, struct tp_leaf_pool *pool,
                          struct tp_leaf_buffer *buffer);
 

@@ -60,7 +60,7 @@ struct tp_file_sink {
     const char *only_path; /* single-file output: the temporary path, else NULL; an archive lies
                             * beside it, under one more suffix */
     int only_fd;           /* of a single file, open for reading and writing, and its archive, -1 */
-    int archive;           /* while there is none: both are closed by whoever opened the sink */
+    int archive;           /* while there is none: the caller who opened the sink closes both */
     int dir;               /* `directory`, open, and to be kept so; AT_FDCWD: by path */
     mode_t mode;             /* of the files that are made, less the umask */
     unsigned zstd;         /* compress finished files at this level; 0 = leave them plain */

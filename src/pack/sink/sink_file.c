@@ -46,7 +46,7 @@ static const char *name_of(const struct tp_file_sink *sink, uint32_t f)
     return sink->dir == AT_FDCWD ? sink->files[f].path : sink->plan->files[f].name;
 }
 
-/* A single file has been made by whoever locked it: another one may have its name by now. */
+/* A single file was made by the process that locked it: another one may have its name by now. */
 static enum tp_code make_file(struct tp_file_sink *sink, uint32_t f, struct tp_err *err)
 {
     struct tp_open_file *file = &sink->files[f];
@@ -163,7 +163,8 @@ struct owner {
     uint32_t file;
 };
 
-/* What is not lent is a leaf that was put together, and nobody's any more. */
+/* Writes one item of the queue. One that is not lent is the buffer of a leaf that was assembled
+ * here, which goes back to the pool afterwards. */
 static enum tp_code write_now(void *arg, struct tp_write *w, struct tp_err *err)
 {
     const struct owner *owner = arg;

@@ -17,7 +17,7 @@ struct tp_write {
     struct tp_write *next;
     const void *data;
     uint64_t offset, size;
-    bool lent; /* whoever brought it waits until it is written */
+    bool lent; /* the thread that brought it waits until it is written */
     bool written;
 };
 

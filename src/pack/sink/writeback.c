@@ -1,7 +1,7 @@
 /* Writeback: one thread per sink that hands written pages to the disk.
  *
- * The call waits whenever the disk's queue is full; in a thread of its own nobody
- * else does. Everything here is a hint: without the thread the calls are made by
+ * The call waits whenever the disk's queue is full; as it has a thread of its own, no
+ * worker waits with it. Everything here is a hint: without the thread the calls are made by
  * the workers, and without the calls the fsync at the end waits longer. Invariant:
  * the thread touches no file after tp_writeback_end() returned for it.
  */

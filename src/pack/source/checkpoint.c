@@ -7,7 +7,6 @@
 #include "pack/file/zst.h"
 #include "pack/os/os.h"
 #include "pack/os/stage.h"
-#include "pack/source/index.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -40,6 +39,9 @@ void tp_checkpoint_close(struct tp_checkpoint *ckpt)
     free(ckpt->tensors);
     free(ckpt->by_data);
     free(ckpt->config);
+    free(ckpt->index_name);
+    for (size_t i = 0; i < TP_ODDS; i++)
+        free(ckpt->odds[i]);
     free(ckpt->others);
     free(ckpt->other_stamps);
     for (size_t i = 0; i < ckpt->unread_count; i++)
@@ -165,8 +167,7 @@ static enum tp_code check_other(const struct tp_checkpoint *ckpt, const char *na
 enum tp_code tp_checkpoint_unchanged(const struct tp_checkpoint *ckpt, struct tp_err *err)
 {
     enum tp_code code =
-        ckpt->index_stamp.ctime_ns ? check_other(ckpt, TP_INDEX_NAME, &ckpt->index_stamp, err)
-                                   : TP_OK;
+        ckpt->index_name ? check_other(ckpt, ckpt->index_name, &ckpt->index_stamp, err) : TP_OK;
     for (size_t i = 0; i < ckpt->file_count && code == TP_OK; i++) {
         const struct tp_file *file = &ckpt->files[i];
         struct stat st;

@@ -53,6 +53,8 @@ struct tp_tensor {
     uint32_t file;   /* index into files */
 };
 
+enum { TP_ODDS = 4 };
+
 struct tp_checkpoint {
     char *path;
     bool directory;
@@ -68,7 +70,12 @@ struct tp_checkpoint {
     char *config;       /* text of config.json, or NULL */
     size_t config_size;
     struct tp_stamp config_stamp; /* when it was read */
-    struct tp_stamp index_stamp;  /* the same of the index; {0}: there is none */
+    char *index_name;             /* of the file; NULL: there is none */
+    struct tp_stamp index_stamp;  /* the same of it */
+    const char *stem;             /* of tp_stem: what the names of its files begin with */
+    char *odds[TP_ODDS];          /* where index and shards differ: one sentence each, or NULL */
+    const char *const *copy;  /* globs: what they match is among `others`, whatever it is; borrowed */
+    size_t copy_count;
     char **others;      /* names of the other regular files to be copied (tokenizer, ...), also
                            in folders ("1_Pooling/config.json"), sorted folder by folder; not
                            shards, index, config.json or tilepack.json */
@@ -93,9 +100,9 @@ enum {
 };
 
 /* Opens and checks everything that headers and index can tell: weight_map values
- * are plain basenames of regular files, index and headers agree both ways, no
- * tensor is in two shards. A directory without an index may hold exactly one
- * model.safetensors (or a single *.safetensors). Also fine: a symlink to either,
+ * are plain basenames of regular files. Where index and headers differ the index
+ * decides, and `odds` says it. The first of tp_stem that has an index or a file of its
+ * own is the checkpoint, else the only index or the only *.safetensors. Also fine: a symlink to either,
  * shards that are symlinks (the HF cache), and shards stored as NAME.safetensors.zst
  * whether the index says so or not. Weights that the index does not name are
  * neither opened nor among `others`; nor are weights in other formats and hidden
@@ -105,6 +112,12 @@ enum {
  * files say wrongly is TP_E_INPUT. On failure *ckpt is closed. */
 enum tp_code tp_checkpoint_open(const char *path, unsigned flags, struct tp_checkpoint *ckpt,
                                 struct tp_err *err);
+/* The same, and files that match one of these globs, or are in a folder that does, are among `others`
+ * also where they are weights. */
+enum tp_code tp_checkpoint_open_copying(const char *path, unsigned flags, const char *const *copy,
+                                        size_t copies, struct tp_checkpoint *ckpt,
+                                        struct tp_err *err);
+bool tp_checkpoint_copy_matches(const char *glob, const char *name);
 void tp_checkpoint_close(struct tp_checkpoint *ckpt); /* legal on {0} and twice */
 
 /* Bytes that reading the largest frame of its archives takes, as stored and plain; 0: it has none.

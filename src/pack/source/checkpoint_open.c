@@ -110,45 +110,6 @@ static enum tp_code open_file(struct tp_checkpoint *ckpt, const char *path, cons
     return code;
 }
 
-static bool file_has(const struct tp_file *file, const char *name)
-{
-    for (size_t i = 0; i < file->header.count; i++)
-        if (strcmp(file->header.tensors[i].name, name) == 0)
-            return true;
-    return false;
-}
-
-/* A tensor of `file` that the index does not expect there. `expected` is the file
- * that the index names for it, or NULL. */
-static enum tp_code fail_stray(const struct tp_file *file, const struct tp_file *expected,
-                               const char *name, struct tp_err *err)
-{
-    enum tp_code code;
-    if (!expected)
-        code = tp_fail(err, TP_E_INPUT, "this shard holds a tensor that the index does not name");
-    else if (file_has(expected, name))
-        code = tp_fail(err, TP_E_INPUT, "this tensor is in two shards, here and in '%.200s'",
-                       expected->name);
-    else
-        code = tp_fail(err, TP_E_INPUT,
-                       "this tensor is here, but the index says that it is in '%.200s'",
-                       expected->name);
-    tp_err_path(err, file->path);
-    tp_err_tensor(err, name);
-    tp_err_hint(err, "index and shards are not of one checkpoint: download both again");
-    return code;
-}
-
-static enum tp_code fail_missing(const struct tp_file *file, const char *name, struct tp_err *err)
-{
-    enum tp_code code =
-        tp_fail(err, TP_E_INPUT, "the index says that this tensor is in this shard; it is not");
-    tp_err_path(err, file->path);
-    tp_err_tensor(err, name);
-    tp_err_hint(err, "index and shards are not of one checkpoint: download both again");
-    return code;
-}
-
 /* A tensor by its name: `index` is the number of its file and, in the lower half, its own in the
  * header, so that tensors are in the order of their data by it. */
 static struct tp_name_key key_of(const struct tp_checkpoint *ckpt, size_t file, size_t i)
@@ -160,70 +121,90 @@ static size_t file_of(const struct tp_name_key *key) { return key->index >> 32; 
 
 static size_t number_of(const struct tp_name_key *key) { return key->index & UINT32_MAX; }
 
-/* Where headers and index, both in the order of names, do not agree. */
-struct mismatch {
-    const struct tp_name_key *stray; /* the first tensor that is not where the index says */
-    size_t missing;                  /* the first entry of the index whose tensor is not there */
+/* How index and shards may differ: what is said of a tensor. */
+enum odd { UNLISTED, TWICE, ELSEWHERE, ABSENT };
+static const char *const odd_text[TP_ODDS] = {
+    [UNLISTED] = "in a shard, but not in the index: left out",
+    [TWICE] = "in several shards: read from the one that the index names",
+    [ELSEWHERE] = "in another shard than the index says: read from there",
+    [ABSENT] = "in the index, but in no shard",
 };
 
-static void note_stray(struct mismatch *m, const struct tp_name_key *key)
+struct odds {
+    const char *first[TP_ODDS];
+    size_t count[TP_ODDS];
+};
+
+static void note(struct odds *odds, enum odd what, const char *name)
 {
-    if (!m->stray || key->index < m->stray->index)
-        m->stray = key;
+    if (!odds->count[what]++)
+        odds->first[what] = name;
 }
 
-/* An index entry and the tensors of that name, of which one must be in its file. Returns how many
- * there are. */
-static size_t match_entry(const struct tp_ckpt_dir *dir, size_t entry,
-                          const struct tp_name_key *keys, size_t count, struct mismatch *m)
+static enum tp_code print_odds(struct tp_checkpoint *ckpt, const struct odds *odds,
+                               struct tp_err *err)
 {
-    const char *name = dir->index.entries[entry].name;
-    size_t file = dir->shard_of[dir->index.entries[entry].shard], n = 0;
-    bool found = false;
-    for (; n < count && strcmp(keys[n].name, name) == 0; n++) {
-        if (file_of(&keys[n]) == file)
-            found = true;
-        else
-            note_stray(m, &keys[n]);
-    }
-    if (!found && entry < m->missing)
-        m->missing = entry;
-    return n;
+    for (int i = 0; i < TP_ODDS; i++)
+        if (odds->count[i] == 1)
+            ckpt->odds[i] = tp_os_format(err, "the tensor '%.200s' is %s", odds->first[i],
+                                         odd_text[i]);
+        else if (odds->count[i])
+            ckpt->odds[i] = tp_os_format(err, "%zu tensors, the first of them '%.200s', are %s",
+                                         odds->count[i], odds->first[i], odd_text[i]);
+    return err->code;
 }
 
-/* The file that the index names for a tensor, or NULL. */
-static const struct tp_file *expected_file(const struct tp_checkpoint *ckpt,
-                                           const struct tp_ckpt_dir *dir, const char *name)
+/* One of `count` tensors of the name of an entry of the index: that of its file, or the only one
+ * there is; NULL: none. */
+static const struct tp_name_key *pick(const struct tp_name_key *keys, size_t count, size_t file)
+{
+    for (size_t i = 0; i < count; i++)
+        if (file_of(&keys[i]) == file)
+            return &keys[i];
+    return count == 1 ? keys : NULL;
+}
+
+static enum tp_code fail_unclear(const struct tp_checkpoint *ckpt, const char *path,
+                                 const char *name, struct tp_err *err)
+{
+    tp_err_path(err, path ? path : ckpt->path);
+    tp_err_tensor(err, name);
+    tp_err_hint(err, "index and shards are not of one checkpoint: download both again");
+    return name ? tp_fail(err, TP_E_INPUT, "this tensor is in several shards, but not in the one "
+                          "that the index names")
+                : tp_fail(err, TP_E_INPUT, "no shard holds a tensor that the index names");
+}
+
+/* Leaves those keys of tensors, both in the order of names, that the index means. */
+static enum tp_code apply_index(struct tp_checkpoint *ckpt, const struct tp_ckpt_dir *dir,
+                                struct tp_name_key *keys, size_t *count, struct tp_err *err)
 {
     const struct tp_index *index = &dir->index;
-    for (size_t i = 0; i < index->count; i++)
-        if (strcmp(index->entries[i].name, name) == 0)
-            return &ckpt->files[dir->shard_of[index->entries[i].shard]];
-    return NULL;
-}
-
-/* Each tensor is where the index says, and there is nothing besides. */
-static enum tp_code check_index(const struct tp_checkpoint *ckpt, const struct tp_ckpt_dir *dir,
-                                const struct tp_name_key *keys, size_t count, struct tp_err *err)
-{
-    const struct tp_index *index = &dir->index;
-    struct mismatch m = {.missing = SIZE_MAX};
-    size_t at = 0;
+    struct odds odds = {0};
+    size_t kept = 0, at = 0;
     for (size_t i = 0; i < index->count; i++) {
-        const char *name = index->entries[index->sorted[i]].name;
-        for (; at < count && strcmp(keys[at].name, name) < 0; at++)
-            note_stray(&m, &keys[at]);
-        at += match_entry(dir, index->sorted[i], keys + at, count - at, &m);
+        const struct tp_index_entry *entry = &index->entries[index->sorted[i]];
+        const size_t file = dir->shard_of[entry->shard];
+        int order = -1;
+        for (; at < *count && (order = strcmp(keys[at].name, entry->name)) < 0; at++)
+            note(&odds, UNLISTED, keys[at].name);
+        size_t same = 0;
+        while (at + same < *count && order == 0 &&
+               (same == 0 || strcmp(keys[at + same].name, entry->name) == 0))
+            same++;
+        const struct tp_name_key *one = pick(&keys[at], same, file);
+        if (same && !one)
+            return fail_unclear(ckpt, dir->index_path, entry->name, err);
+        if (!one || same > 1 || file_of(one) != file)
+            note(&odds, !one ? ABSENT : same > 1 ? TWICE : ELSEWHERE, entry->name);
+        if (one)
+            keys[kept++] = *one;
+        at += same;
     }
-    for (; at < count; at++)
-        note_stray(&m, &keys[at]);
-    if (m.stray)
-        return fail_stray(&ckpt->files[file_of(m.stray)], expected_file(ckpt, dir, m.stray->name),
-                          m.stray->name, err);
-    if (m.missing == SIZE_MAX)
-        return TP_OK;
-    const struct tp_index_entry *entry = &index->entries[m.missing];
-    return fail_missing(&ckpt->files[dir->shard_of[entry->shard]], entry->name, err);
+    for (; at < *count; at++)
+        note(&odds, UNLISTED, keys[at].name);
+    *count = kept;
+    return kept ? print_odds(ckpt, &odds, err) : fail_unclear(ckpt, dir->index_path, NULL, err);
 }
 
 static void set_tensor(struct tp_checkpoint *ckpt, const struct tp_name_key *key,
@@ -252,30 +233,39 @@ static struct tp_name_key *sorted_keys(const struct tp_checkpoint *ckpt, size_t 
     return keys;
 }
 
-/* The table of all tensors, for which their headers' own are needed no more. */
+/* The table of all tensors, for which their headers' own are needed no more; `all` is how many are
+ * in these. */
 static enum tp_code take_tensors(struct tp_checkpoint *ckpt, const struct tp_name_key *keys,
-                                 size_t count, struct tp_err *err)
+                                 size_t count, size_t all, struct tp_err *err)
 {
     size_t *first = tp_os_alloc(ckpt->file_count * sizeof *first, err), before = 0;
     ckpt->tensors = tp_os_alloc(count * sizeof *ckpt->tensors, err);
-    ckpt->by_data = tp_os_alloc(count * sizeof *ckpt->by_data, err);
-    enum tp_code code = first && ckpt->tensors && ckpt->by_data ? TP_OK : TP_E_MEMORY;
-    for (size_t f = 0; f < ckpt->file_count && code == TP_OK; f++) {
+    ckpt->by_data = tp_os_alloc(all * sizeof *ckpt->by_data, err);
+    if (!first || !ckpt->tensors || !ckpt->by_data) {
+        free(first);
+        return TP_E_MEMORY;
+    }
+    for (size_t f = 0; f < ckpt->file_count; f++) {
         first[f] = before;
         before += ckpt->files[f].header.count;
     }
-    for (size_t t = 0; t < count && code == TP_OK; t++) {
+    for (size_t i = 0; i < all; i++)
+        ckpt->by_data[i] = UINT32_MAX;
+    for (size_t t = 0; t < count; t++) {
         set_tensor(ckpt, &keys[t], &ckpt->tensors[t]);
         ckpt->by_data[first[file_of(&keys[t])] + number_of(&keys[t])] = (uint32_t)t;
     }
-    for (size_t f = 0; f < ckpt->file_count && code == TP_OK; f++) {
+    for (size_t i = 0, n = 0; i < all; i++)
+        if (ckpt->by_data[i] != UINT32_MAX) /* one that the index does not mean */
+            ckpt->by_data[n++] = ckpt->by_data[i];
+    for (size_t f = 0; f < ckpt->file_count; f++) {
         free(ckpt->files[f].header.tensors);
         ckpt->files[f].header.tensors = NULL;
         ckpt->files[f].header.count = 0;
     }
     free(first);
-    ckpt->tensor_count = code ? 0 : count;
-    return code;
+    ckpt->tensor_count = count;
+    return TP_OK;
 }
 
 static enum tp_code make_tensors(struct tp_checkpoint *ckpt, const struct tp_ckpt_dir *dir,
@@ -294,10 +284,11 @@ static enum tp_code make_tensors(struct tp_checkpoint *ckpt, const struct tp_ckp
     }
     struct tp_name_key *keys = sorted_keys(ckpt, (size_t)count, err);
     enum tp_code code = keys ? TP_OK : TP_E_MEMORY;
+    size_t meant = (size_t)count;
     if (code == TP_OK && dir->index_path)
-        code = check_index(ckpt, dir, keys, (size_t)count, err);
+        code = apply_index(ckpt, dir, keys, &meant, err);
     if (code == TP_OK)
-        code = take_tensors(ckpt, keys, (size_t)count, err);
+        code = take_tensors(ckpt, keys, meant, (size_t)count, err);
     free(keys);
     return code;
 }
@@ -315,6 +306,7 @@ static enum tp_code open_all(struct tp_checkpoint *ckpt, struct tp_ckpt_dir *dir
         code = TP_E_MEMORY;
     if (!code && !ckpt->directory) {
         const char *slash = strrchr(ckpt->path, '/');
+        ckpt->stem = tp_stem_of(slash ? slash + 1 : ckpt->path);
         code = open_file(ckpt, ckpt->path, slash ? slash + 1 : ckpt->path, NULL, err);
     }
     for (size_t i = 0; i < dir->shard_count && !code; i++)
@@ -326,9 +318,16 @@ static enum tp_code open_all(struct tp_checkpoint *ckpt, struct tp_ckpt_dir *dir
 enum tp_code tp_checkpoint_open(const char *path, unsigned flags, struct tp_checkpoint *ckpt,
                                 struct tp_err *err)
 {
+    return tp_checkpoint_open_copying(path, flags, NULL, 0, ckpt, err);
+}
+
+enum tp_code tp_checkpoint_open_copying(const char *path, unsigned flags, const char *const *copy,
+                                        size_t copies, struct tp_checkpoint *ckpt,
+                                        struct tp_err *err)
+{
     struct stat st;
     struct tp_ckpt_dir dir = {0};
-    *ckpt = (struct tp_checkpoint){0};
+    *ckpt = (struct tp_checkpoint){.copy = copy, .copy_count = copies};
     if (!(ckpt->path = tp_hub_find(path, err)))
         return err->code;
     if (tp_os.stat(ckpt->path, &st) != 0) {

@@ -9,10 +9,12 @@
 
 #include "base/suffix.h"
 #include "pack/text/name_set.h"
+#include "pack/text/text.h"
 #include "pack/os/os.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -146,13 +148,54 @@ static bool holds_ranks(const char *path, struct tp_err *err)
     return holds;
 }
 
+static bool holds_shards(const struct tp_checkpoint *ckpt, const char *folder, struct tp_err *err)
+{
+    struct tp_os_list list = {0};
+    struct tp_err why = {0};
+    struct stat st;
+    bool holds = false;
+    char *path = tp_ckpt_path(ckpt, folder, err);
+    if (path && tp_os_there(path, &st, &why) && S_ISDIR(st.st_mode) &&
+        tp_os_list(path, &list, &why) == TP_OK)
+        for (size_t i = 0; i < list.count && !holds; i++)
+            holds = tp_ckpt_is_shard(list.names[i]);
+    tp_err_take_unread(err, &why);
+    tp_os_list_free(&list);
+    free(path);
+    return holds;
+}
+
+/* Folders with weights, as the pipelines of diffusers are made of. */
+static enum tp_code fail_folders(const struct tp_checkpoint *ckpt, const struct tp_os_list *list,
+                                 struct tp_err *err)
+{
+    struct tp_text names = {0};
+    const char *first = NULL;
+    for (size_t i = 0; i < list->count && !err->code; i++)
+        if (list->names[i][0] != '.' && holds_shards(ckpt, list->names[i], err) &&
+            !tp_text_addf(&names, err, "%s'%s/'", first ? ", " : "", list->names[i]) && !first)
+            first = list->names[i];
+    if (first && !err->code) {
+        tp_err_path(err, ckpt->path);
+        tp_err_hint(err, "each of them is a checkpoint: convert '%s/%s', and so on", ckpt->path,
+                    first);
+        tp_fail(err, TP_E_INPUT, "no .safetensors file in the directory, but in its folders %.300s",
+                names.data);
+    }
+    tp_text_free(&names);
+    return err->code;
+}
+
 /* Says what is there instead, and how to get what is wanted. */
-static enum tp_code fail_no_weights(const struct tp_checkpoint *ckpt, struct tp_err *err)
+static enum tp_code fail_no_weights(const struct tp_checkpoint *ckpt, const struct tp_os_list *list,
+                                    struct tp_err *err)
 {
     static const char *const pickles[] = {".bin", ".pt", ".pth", ".ckpt", NULL},
                       *const ggufs[] = {".gguf", NULL};
     const char *pickle = left_with(ckpt, pickles), *gguf = left_with(ckpt, ggufs);
     bool ranks = holds_ranks(ckpt->path, err);
+    if (!ranks && fail_folders(ckpt, list, err))
+        return err->code;
     char *download = err->code ? NULL : tp_hub_download(ckpt->path, err);
     enum tp_code code = err->code;
     if (code)
@@ -178,21 +221,73 @@ static enum tp_code fail_no_weights(const struct tp_checkpoint *ckpt, struct tp_
     return tp_fail(err, TP_E_INPUT, "no .safetensors file in the directory");
 }
 
-/* Without an index: model.safetensors, or the only file there is. */
-static enum tp_code lone_shard(const struct tp_checkpoint *ckpt, const struct tp_os_list *list,
-                               struct tp_ckpt_dir *dir, struct tp_err *err)
+/* A name of the directory that is STEM and END, or NULL. */
+static const char *find_name(const struct tp_os_list *list, const char *stem, const char *end)
 {
-    const char *found = NULL;
+    const size_t size = strlen(stem);
+    for (size_t i = 0; i < list->count; i++)
+        if (strncmp(list->names[i], stem, size) == 0 && strcmp(list->names[i] + size, end) == 0)
+            return list->names[i];
+    return NULL;
+}
+
+/* What is the checkpoint: an index, or else a file that comes before others. */
+static enum tp_code find_main(const struct tp_checkpoint *ckpt, const struct tp_os_list *list,
+                              const char **index, const char **file, struct tp_err *err)
+{
     size_t count = 0;
-    for (size_t i = 0; i < list->count; i++) {
+    *index = *file = NULL;
+    for (size_t s = 0; s < TP_STEMS; s++)
+        if ((*index = find_name(list, tp_stem[s], TP_INDEX_END)) ||
+            (*file = find_name(list, tp_stem[s], ".safetensors")) ||
+            (*file = find_name(list, tp_stem[s], ".safetensors.zst")))
+            return TP_OK;
+    for (size_t i = 0; i < list->count; i++)
+        if (list->names[i][0] != '.' && tp_index_is(list->names[i])) {
+            *index = list->names[i];
+            count++;
+        }
+    if (count <= 1)
+        return TP_OK;
+    tp_err_path(err, ckpt->path);
+    tp_err_hint(err, "move all but one of them away");
+    return tp_fail(err, TP_E_INPUT, "%zu indexes, of which none is called model" TP_INDEX_END
+                   ": '%.200s' is one", count, *index);
+}
+
+/* "model0-mp8.safetensors": what DeepSeek's inference/convert.py writes for one of 8 GPUs. */
+static bool is_rank(const char *name)
+{
+    unsigned rank, count;
+    return sscanf(name, "model%u-mp%u.safetensors", &rank, &count) == 2 && count > 1;
+}
+
+static enum tp_code fail_several(const struct tp_checkpoint *ckpt, const char *one, size_t count,
+                                 struct tp_err *err)
+{
+    tp_err_path(err, ckpt->path);
+    tp_err_hint(err, is_rank(one) ? "convert the model that they were made of, whole: engines "
+                                    "divide it when they load it"
+                                  : "download the index, or name one of the files");
+    if (is_rank(one))
+        return tp_fail(err, TP_E_UNSUPPORTED, "'%.200s' is what DeepSeek's convert.py has cut for "
+                       "one of several tensor-parallel ranks", one);
+    if (count == 1)
+        return tp_fail(err, TP_E_INPUT, "'%.200s' is one of several shards, and there is no %s"
+                       TP_INDEX_END, one, tp_stem_of(one));
+    return tp_fail(err, TP_E_INPUT, "%zu .safetensors files and no %s" TP_INDEX_END
+                   " to say which count", count, tp_stem_of(one));
+}
+
+/* Without an index: a file that comes before others, or the only one there is. */
+static enum tp_code lone_shard(struct tp_checkpoint *ckpt, const struct tp_os_list *list,
+                               const char *found, struct tp_ckpt_dir *dir, struct tp_err *err)
+{
+    size_t count = found != NULL;
+    for (size_t i = 0, all = found ? 0 : list->count; i < all; i++) {
         const char *name = list->names[i];
         if (name[0] == '.' || !tp_ckpt_is_shard(name))
             continue;
-        if (strcmp(name, "model.safetensors") == 0 || strcmp(name, "model.safetensors.zst") == 0) {
-            found = "model.safetensors";
-            count = 1;
-            break;
-        }
         /* x.safetensors sorts before x.safetensors.zst: both are one. */
         bool same = found && tp_ends_with(name, ".zst") && strlen(name) == strlen(found) + 4 &&
                     strncmp(name, found, strlen(found)) == 0;
@@ -201,24 +296,13 @@ static enum tp_code lone_shard(const struct tp_checkpoint *ckpt, const struct tp
             count++;
         }
     }
-    enum tp_code code;
-    if (count == 1 && !tp_ckpt_is_part(found)) {
-        code = alloc_shards(dir, 1, err);
-        if (code)
-            return code;
-        return add_shard(ckpt, dir, found, tp_ckpt_plain_name(found, err), err);
-    }
     if (count == 0)
-        return fail_no_weights(ckpt, err);
-    if (count == 1)
-        code = tp_fail(err, TP_E_INPUT, "'%.200s' is one of several shards, and there is no %s",
-                       found, TP_INDEX_NAME);
-    else
-        code = tp_fail(err, TP_E_INPUT, "%zu .safetensors files and no %s to say which count",
-                       count, TP_INDEX_NAME);
-    tp_err_path(err, ckpt->path);
-    tp_err_hint(err, "download the index, or name one of the files");
-    return code;
+        return fail_no_weights(ckpt, list, err);
+    if (count > 1 || tp_ckpt_is_part(found) || is_rank(found))
+        return fail_several(ckpt, found, count, err);
+    ckpt->stem = tp_stem_of(found);
+    enum tp_code code = alloc_shards(dir, 1, err);
+    return code ? code : add_shard(ckpt, dir, found, tp_ckpt_plain_name(found, err), err);
 }
 
 /* Whole file of the directory, which in strict mode must lie in it; `real` is where it does then,
@@ -253,7 +337,9 @@ static enum tp_code read_index(struct tp_checkpoint *ckpt, struct tp_ckpt_dir *d
     if (code || (code = slurp(ckpt, dir->index_path, real, TP_INDEX_MAX_BYTES, &text, &size,
                               &ckpt->index_stamp, err)))
         return code;
-    code = tp_index_parse(text, size, &dir->index, err);
+    code = tp_lfs_check(text, size, err);
+    if (!code)
+        code = tp_index_parse(text, size, &dir->index, err);
     tp_err_path(code ? err : NULL, dir->index_path);
     free(text);
     return code;
@@ -267,27 +353,35 @@ static enum tp_code read_config(struct tp_checkpoint *ckpt, const char *path, st
     if (!ckpt->strict && tp_os.stat(path, &st) != 0) /* a link that leads nowhere */
         return tp_os_fail(err, errno, path, "cannot open");
     enum tp_code code = tp_ckpt_other(ckpt, path, &real, err);
-    return code ? code : slurp(ckpt, path, real, TP_CONFIG_MAX_BYTES, &ckpt->config,
-                               &ckpt->config_size, &ckpt->config_stamp, err);
+    if (code || (code = slurp(ckpt, path, real, TP_CONFIG_MAX_BYTES, &ckpt->config,
+                              &ckpt->config_size, &ckpt->config_stamp, err)))
+        return code;
+    code = tp_lfs_check(ckpt->config, ckpt->config_size, err);
+    tp_err_path(code ? err : NULL, path);
+    return code;
 }
 
-/* Finds index, config and others among the names of the directory. */
+/* Reads index and config, and finds the others among the names of the directory. */
 static enum tp_code read_names(struct tp_checkpoint *ckpt, const struct tp_os_list *list,
-                               struct tp_ckpt_dir *dir, struct tp_err *err)
+                               const char *index, const char *file, struct tp_ckpt_dir *dir,
+                               struct tp_err *err)
 {
     enum tp_code code = TP_OK;
-    for (size_t i = 0; i < list->count && !code; i++) {
-        const char *name = list->names[i];
-        if (strcmp(name, TP_INDEX_NAME) == 0) {
-            dir->index_path = tp_ckpt_path(ckpt, name, err);
-            code = dir->index_path ? read_index(ckpt, dir, err) : TP_E_MEMORY;
-        } else if (strcmp(name, "config.json") == 0) {
-            char *path = tp_ckpt_path(ckpt, name, err);
-            code = path ? read_config(ckpt, path, err) : TP_E_MEMORY;
-            free(path);
-        }
+    if (index) {
+        ckpt->stem = tp_stem_of(index);
+        ckpt->index_name = tp_os_copy(err, index);
+        dir->index_path = tp_ckpt_path(ckpt, index, err);
+        code = ckpt->index_name && dir->index_path ? read_index(ckpt, dir, err) : TP_E_MEMORY;
     }
-    return code ? code : tp_ckpt_others(ckpt, list, err);
+    if (!code && find_name(list, "config", ".json")) {
+        char *path = tp_ckpt_path(ckpt, "config.json", err);
+        code = path ? read_config(ckpt, path, err) : TP_E_MEMORY;
+        free(path);
+    }
+    if (code)
+        return code;
+    return index ? tp_ckpt_others(ckpt, list, dir->index.shards, dir->index.shard_count, err)
+                 : tp_ckpt_others(ckpt, list, &file, file != NULL, err);
 }
 
 static int compare_shards(const void *name, const void *shard)
@@ -309,7 +403,8 @@ static enum tp_code note_unread(struct tp_checkpoint *ckpt, const struct tp_os_l
         void *unread = ckpt->unread;
         if (!plain)
             return TP_E_MEMORY;
-        if (bsearch(plain, dir->shards, dir->shard_count, sizeof *dir->shards, compare_shards)) {
+        if (bsearch(plain, dir->shards, dir->shard_count, sizeof *dir->shards, compare_shards) ||
+            tp_ckpt_is_asked(ckpt, list->names[i])) {
             free(plain);
             continue;
         }
@@ -329,11 +424,14 @@ enum tp_code tp_ckpt_dir_read(struct tp_checkpoint *ckpt, struct tp_ckpt_dir *di
     struct tp_os_list list;
     *dir = (struct tp_ckpt_dir){0};
     enum tp_code code = tp_os_list(ckpt->path, &list, err);
+    const char *index, *file;
     if (code)
         return code;
-    code = read_names(ckpt, &list, dir, err);
+    code = find_main(ckpt, &list, &index, &file, err);
     if (!code)
-        code = dir->index_path ? indexed_shards(ckpt, dir, err) : lone_shard(ckpt, &list, dir, err);
+        code = read_names(ckpt, &list, index, file, dir, err);
+    if (!code)
+        code = index ? indexed_shards(ckpt, dir, err) : lone_shard(ckpt, &list, file, dir, err);
     if (!code)
         code = note_unread(ckpt, &list, dir, err);
     tp_os_list_free(&list);

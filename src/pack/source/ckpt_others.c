@@ -8,10 +8,12 @@
 #include "pack/source/ckpt_others.h"
 
 #include "pack/source/ckpt_links.h"
+#include "pack/source/index.h"
 
 #include "base/suffix.h"
 
 #include <errno.h>
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,9 +24,8 @@ enum {
 };
 
 static const char *const weight_endings[] = {
-    ".safetensors", ".safetensors.zst", ".safetensors.index.json", ".bin",  ".bin.index.json",
-    ".pt",          ".pth",             ".ckpt",                   ".gguf", ".onnx",
-    ".onnx_data",   ".h5",              ".msgpack",                ".ot",   ".tflite",
+    ".safetensors", ".safetensors.zst", ".bin", ".bin.index.json", ".pt", ".pth",
+    ".ckpt", ".gguf", ".onnx", ".onnx_data", ".h5", ".msgpack", ".ot", ".tflite",
 };
 
 struct walk {
@@ -48,8 +49,25 @@ bool tp_ckpt_is_shard(const char *name)
     return tp_ends_with(name, ".safetensors") || tp_ends_with(name, ".safetensors.zst");
 }
 
+bool tp_checkpoint_copy_matches(const char *glob, const char *name)
+{
+    return fnmatch(glob, name, FNM_LEADING_DIR) == 0 ||
+           (tp_ends_with(glob, "/") && tp_begins_with(name, glob));
+}
+
+bool tp_ckpt_is_asked(const struct tp_checkpoint *ckpt, const char *name)
+{
+    for (size_t i = 0; i < ckpt->copy_count; i++)
+        if (tp_checkpoint_copy_matches(ckpt->copy[i], name))
+            return true;
+    return false;
+}
+
 static bool is_weight(const char *name)
 {
+    const char *slash = strrchr(name, '/');
+    if (tp_index_is(name) || strcmp(slash ? slash + 1 : name, "adapter_config.json") == 0)
+        return true; /* the latter is of an adapter's weights */
     for (size_t i = 0; i < sizeof weight_endings / sizeof *weight_endings; i++)
         if (tp_ends_with(name, weight_endings[i]))
             return true;
@@ -84,14 +102,30 @@ static enum tp_code leave_out(struct walk *w, const char *name, const char *mark
                tp_os_format(w->err, "%s%s", name, mark), w->err);
 }
 
+/* What Git LFS puts in a file's place is short. */
+static enum tp_code check_lfs(const struct walk *w, const char *path, const struct stat *st)
+{
+    enum { MOST = 1024 };
+    char *text = NULL;
+    size_t size;
+    if (!w->ckpt->folders || st->st_size > MOST || tp_os_slurp(path, MOST, &text, &size, w->err))
+        return w->err->code;
+    enum tp_code code = tp_lfs_check(text, size, w->err);
+    tp_err_path(code ? w->err : NULL, path);
+    free(text);
+    return code;
+}
+
 static enum tp_code take_file(struct walk *w, const char *name, const char *path,
                               const struct stat *st)
 {
     char *real = NULL;
     void *stamps = w->ckpt->other_stamps;
-    if (is_weight(name) && !is_of_module(name))
+    if (is_weight(name) && !is_of_module(name) && !tp_ckpt_is_asked(w->ckpt, name))
         return leave_out(w, name, "");
     enum tp_code code = tp_ckpt_other(w->ckpt, path, &real, w->err);
+    if (code == TP_OK)
+        code = check_lfs(w, real ? real : path, st);
     free(real);
     if (code == TP_OK)
         code = tp_os_grow(&stamps, &w->stamp_room, w->ckpt->other_count + 1,
@@ -208,24 +242,33 @@ static enum tp_code take(struct walk *w, const char *name, unsigned depth)
     return code;
 }
 
-/* Names that others deal with. */
-static bool is_part(const char *name)
+/* Names that others deal with: weights of the folder, unless they are asked for and none of the
+ * checkpoint's. */
+static bool is_part(const struct tp_checkpoint *ckpt, const char *const *shards, size_t count,
+                    const char *name)
 {
-    static const char *const names[] = {"model.safetensors.index.json", "config.json",
-                                        "tilepack.json"};
+    static const char *const names[] = {"config.json", "tilepack.json"};
+    if (ckpt->index_name && strcmp(name, ckpt->index_name) == 0)
+        return true;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)
             return true;
-    return name[0] == '.' || tp_ckpt_is_shard(name);
+    if (!tp_ckpt_is_shard(name) || !count || !tp_ckpt_is_asked(ckpt, name))
+        return name[0] == '.' || tp_ckpt_is_shard(name);
+    const size_t size = strstr(name, ".safetensors") - name;
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(name, shards[i], size) == 0 && tp_begins_with(shards[i] + size, ".safetensors"))
+            return true;
+    return false;
 }
 
 enum tp_code tp_ckpt_others(struct tp_checkpoint *ckpt, const struct tp_os_list *list,
-                            struct tp_err *err)
+                            const char *const *shards, size_t count, struct tp_err *err)
 {
     struct walk w = {.ckpt = ckpt, .err = err};
     enum tp_code code = TP_OK;
     for (size_t i = 0; i < list->count && code == TP_OK; i++)
-        if (!is_part(list->names[i]))
+        if (!is_part(ckpt, shards, count, list->names[i]))
             code = take(&w, list->names[i], 1);
     return code;
 }

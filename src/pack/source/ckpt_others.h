@@ -13,8 +13,12 @@ char *tp_ckpt_path(const struct tp_checkpoint *ckpt, const char *name, struct tp
 /* Whether a name is that of a shard: .safetensors, or .safetensors.zst. */
 bool tp_ckpt_is_shard(const char *name);
 
-/* Fills ckpt->others and ckpt->left from the names of the directory. */
+/* Whether one of ckpt->copy matches it. */
+bool tp_ckpt_is_asked(const struct tp_checkpoint *ckpt, const char *name);
+
+/* Fills ckpt->others and ckpt->left from the names of the directory. `shards` are the checkpoint's,
+ * as far as they are known by their names. */
 enum tp_code tp_ckpt_others(struct tp_checkpoint *ckpt, const struct tp_os_list *list,
-                            struct tp_err *err);
+                            const char *const *shards, size_t count, struct tp_err *err);
 
 #endif

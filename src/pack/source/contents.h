@@ -52,7 +52,7 @@ enum tp_code tp_contents_check(struct tp_contents *contents, uint32_t file, cons
 enum tp_code tp_contents_refuse(struct tp_contents *contents, struct tp_err *err);
 
 /* The same; and TP_E_UNSUPPORTED when bytes of a tensor have not come by, as nothing is known of
- * them: a mistake of whoever reads. */
+ * them: that is a mistake of the caller. */
 enum tp_code tp_contents_end(struct tp_contents *contents, struct tp_err *err);
 
 #endif

@@ -20,6 +20,21 @@ struct parser {
     size_t entry_room, shard_room;
 };
 
+const char *const tp_stem[TP_STEMS] = {"model", "diffusion_pytorch_model", "consolidated"};
+
+const char *tp_stem_of(const char *name)
+{
+    for (size_t i = 1; i < TP_STEMS; i++)
+        if (tp_begins_with(name, tp_stem[i]) && strchr(".-", name[strlen(tp_stem[i])]))
+            return tp_stem[i];
+    return tp_stem[0];
+}
+
+bool tp_index_is(const char *name)
+{
+    return strstr(name, ".safetensors.index.") && tp_ends_with(name, ".json");
+}
+
 const char *tp_index_shard_name(const char *name)
 {
     if (!name[0])
@@ -49,7 +64,8 @@ static enum tp_code find_shard(struct parser *p, const struct tp_json_string *na
         *shard = index->entries[index->count - 1].shard;
         return TP_OK;
     }
-    const char *why = tp_index_shard_name(name->data);
+    const char *plain = name->data + (strncmp(name->data, "./", 2) == 0 ? 2 : 0);
+    const char *why = tp_index_shard_name(plain);
     if (why) {
         enum tp_code code = tp_json_fail(&p->json, name->pos,
                                          "'%.200s' cannot be a shard: %s", name->data, why);
@@ -62,9 +78,9 @@ static enum tp_code find_shard(struct parser *p, const struct tp_json_string *na
                                    sizeof *index->shards, p->json.err);
     index->shards = shards;
     if (!code)
-        code = tp_names_add(&p->shards, name->data, name->length, shard, p->json.err);
+        code = tp_names_add(&p->shards, plain, strlen(plain), shard, p->json.err);
     if (!code && *shard == index->shard_count)
-        index->shards[index->shard_count++] = name->data;
+        index->shards[index->shard_count++] = plain;
     return code;
 }
 

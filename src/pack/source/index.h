@@ -1,4 +1,4 @@
-/* The index of a sharded checkpoint: model.safetensors.index.json, read without
+/* The index of a sharded checkpoint: model.safetensors.index.json and its like, read without
  * a JSON tree. Says which shard each tensor is in; opens nothing.
  */
 #ifndef TP_PACK_INDEX_H
@@ -6,10 +6,11 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define TP_INDEX_NAME "model.safetensors.index.json"
+#define TP_INDEX_END ".safetensors.index.json" /* behind the stem: "model.safetensors.index.json" */
 #define TP_INDEX_MAX_TENSORS UINT64_C(2000000) /* of a checkpoint: those of a weight are several */
 #define TP_INDEX_MAX_BYTES (UINT64_C(256) << 20)
 
@@ -26,6 +27,15 @@ struct tp_index {
     size_t shard_count;
     char *arena;
 };
+
+/* What loaders look for, the first one first: "model", then those of diffusers and of Mistral. */
+#define TP_STEMS 3
+extern const char *const tp_stem[TP_STEMS];
+/* That of a file's name: what it begins with, or "model". */
+const char *tp_stem_of(const char *name);
+/* Whether it names an index: NAME.safetensors.index.json, or of a variant of the weights
+ * NAME.safetensors.index.fp16.json. */
+bool tp_index_is(const char *name);
 
 /* Parses the text of an index. Top-level keys other than weight_map are checked
  * as JSON and ignored; no key of weight_map or of the top level may come twice.

@@ -245,7 +245,7 @@ static bool match_format(const struct tp_finder *f, const struct tp_quantizer_fo
         return false;
     struct tp_weight_form *is = weight->form;
     memset(is, 0, sizeof *is); /* what lies between the members is compared, too */
-    *weight = (struct tp_weight){.form = is};
+    *weight = (struct tp_weight){.form = is, .global = 1}; /* where none is stored */
     is->format = format;
     is->as = form;
     is->op = format->op;

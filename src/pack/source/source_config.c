@@ -238,7 +238,7 @@ static const char *group_differs(const struct claim *c, const json_t *group, con
     return NULL;
 }
 
-/* Counts a group that is compared. Those of a stranger, for weights that are all different, could
+/* Counts a group that is compared. Those of an input, for weights that are all different, could
  * be compared for hours. */
 static enum tp_code look_at_group(const struct claim *c)
 {

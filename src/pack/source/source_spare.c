@@ -1,6 +1,6 @@
-/* What stands beside a weight and is not read; see source_spare.h. Names are judged, and of zero
- * points and orders whether they say anything: scales of a shape or a dtype that nobody reads are
- * scales all the same.
+/* Tensors beside a weight that its format does not read; see source_spare.h. They are judged by
+ * their names; zero points and column orders also by whether they say anything. A tensor that is
+ * named as scales are counts as scales, even if no format reads its shape or dtype.
  *
  * Invariant: the names are those of the format files, so a new form of sources needs no line here.
  */

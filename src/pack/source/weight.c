@@ -55,6 +55,6 @@ const char *tp_weight_source(const struct tp_weight *weight, char *text, size_t 
                  (unsigned long long)format->group);
     else
         snprintf(text, size, "%s",
-                 format ? format->name : tp_dtype_name(weight->form->dtype));
+                 format ? format->name : tp_dtype_name(weight->form->stored));
     return text;
 }

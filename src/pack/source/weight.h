@@ -35,7 +35,8 @@ struct tp_weight_form {
     struct tp_search_choice search; /* how its scales were found; `op` is without it */
     struct tp_settings settings;
     int rank;                    /* 2 or 3 */
-    enum tp_dtype dtype;         /* plain: of the tensor; packed: of the original values */
+    enum tp_dtype stored;        /* plain: of the tensor */
+    enum tp_dtype dtype;         /* plain: in which it is read; packed: of the original values */
     char joint;                  /* between the name and the output suffixes, mostly '.' */
     bool transposed;             /* plain: stored (E,in,out); box is (E,out,in) all the same */
     bool unclear;                /* plain: a stack, by its name, whose layout cannot be told; box
@@ -58,7 +59,8 @@ struct tp_weight {
     char *lossy;                 /* why no int4 format can take it over, or NULL; once checked */
     uint32_t origins : 31;
     uint32_t checked : 1;        /* by tp_source_check() */
-    float global;                /* value of the GLOBAL output of one expert, once checked */
+    float global;                /* value of the GLOBAL output of one expert, once checked; 1 of another
+                                    tool's weight without one */
 };
 void tp_weight_close(struct tp_weight *weight); /* its memory, but the list's; legal on {0} */
 

@@ -46,7 +46,7 @@ static enum tp_code add_plain(struct tp_finder *f, uint32_t index)
     memset(&form, 0, sizeof form); /* what lies between the members is compared, too */
     form.joint = '.';
     form.rank = (int)tensor->rank;
-    form.dtype = tensor->dtype;
+    form.dtype = tp_dtype_read(form.stored = tensor->dtype);
     form.box.e = tensor->rank == 3 ? *shape++ : 1;
     form.box.n = shape[0];
     form.box.k = shape[1];
@@ -58,7 +58,7 @@ static enum tp_code add_plain(struct tp_finder *f, uint32_t index)
 
 static bool is_plain(const struct tp_tensor *tensor)
 {
-    return tp_dtype_is_float(tensor->dtype) && (tensor->rank == 2 || tensor->rank == 3) &&
+    return tp_dtype_read(tensor->dtype) && (tensor->rank == 2 || tensor->rank == 3) &&
            tensor->bytes > 0;
 }
 
@@ -179,7 +179,7 @@ static enum tp_code find_plain(struct tp_finder *f)
 /* A bias by its name and shape: [N] of a matrix, [E,N] of a stack. */
 static bool is_bias(const struct tp_tensor *tensor)
 {
-    return tp_dtype_is_float(tensor->dtype) && tensor->bytes > 0 &&
+    return tp_dtype_read(tensor->dtype) && tensor->bytes > 0 &&
            ((tensor->rank == 1 && tp_ends_with(tensor->name, ".bias")) ||
             (tensor->rank == 2 && (tp_ends_with(tensor->name, "_bias") ||
                                    tp_ends_with(tensor->name, ".bias"))));
@@ -199,7 +199,7 @@ static enum tp_code add_bias(struct tp_finder *f, uint32_t index)
     memset(&form, 0, sizeof form); /* what lies between the members is compared, too */
     form.joint = '.';
     form.rank = stack ? 3 : 2;
-    form.dtype = tensor->dtype;
+    form.dtype = tp_dtype_read(form.stored = tensor->dtype);
     form.flat = true;
     form.box = (struct tp_box3){stack ? tensor->shape[0] : 1, tensor->shape[stack], 1};
     tp_finder_no_tensors(&weight);

@@ -1,7 +1,7 @@
 /* Lists of what is embedded. Knows neither formats nor models.
  *
- * Invariant: what was handed out stays as it is, and a list that others see lacks nothing for want
- * of memory. One allocation that fails must not decide for the life of a process what there is.
+ * Invariant: what was handed out stays as it is, and a list that callers see is complete. One
+ * failed allocation does not shorten it for the life of the process: the call fails.
  */
 #include "pack/text/embedded.h"
 

@@ -32,6 +32,8 @@ static enum tp_code fail_found(struct tp_json *json, const char *expected)
     if (json->pos >= json->size)
         return tp_json_fail(json, json->pos, "expected %s, but the %s ends", expected, json->noun);
     unsigned char byte = (unsigned char)json->text[json->pos];
+    if (byte == 0xef && json->base + json->pos == 0)
+        return tp_json_fail(json, 0, "expected %s, found a byte order mark", expected);
     if (byte < 0x20 || byte > 0x7e)
         return tp_json_fail(json, json->pos, "expected %s, found the byte 0x%02x", expected, byte);
     return tp_json_fail(json, json->pos, "expected %s, found '%c'", expected, byte);

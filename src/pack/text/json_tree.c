@@ -280,11 +280,14 @@ void tp_json_update(json_t *object, const json_t *with)
 json_t *tp_json_merge(json_t *object, const json_t *with)
 {
     const char *key;
-    json_t *value, *own;
-    json_t *merged = with ? made(json_copy(object)) : json_incref(object);
+    json_t *value;
+    if (!with)
+        return object;
+    json_t *merged = made(json_object());
+    tp_json_update(merged, object);
     json_object_foreach((json_t *)(uintptr_t)with, key, value)
     {
-        own = json_object_get(object, key);
+        json_t *own = json_object_get(object, key);
         tp_json_set(merged, key, json_is_object(own) && json_is_object(value)
                                      ? tp_json_merge(json_incref(own), value)
                                      : json_incref(value));

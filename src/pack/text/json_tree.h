@@ -1,7 +1,7 @@
 /* JSON as a tree of jansson's values: reading, building, and the numbers of Python.
  *
  * jansson passes over a failed allocation: its reader and its writer lose bytes, an object that is
- * built lacks a key, and nobody is told. So texts are read here, by the strict scanner, trees are
+ * built lacks a key, without an error. So texts are read here, by the strict scanner, trees are
  * built and written with the functions below, and failures are counted per thread. A function that
  * reads or builds JSON takes a mark first and hands its code through the check last.
  */

@@ -78,7 +78,7 @@ void tp_matcher_close(struct tp_matcher *m)
 
 enum { SHOWN = 60, LABEL = 200 };
 
-/* "--include 'a('": a text from a stranger may be long. */
+/* "--include 'a('": a text from untrusted input may be long. */
 static const char *label(const struct tp_pattern_origin *origin, const char *text,
                          char into[LABEL])
 {

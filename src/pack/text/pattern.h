@@ -1,6 +1,6 @@
 /* Patterns for names, from users and from checkpoints.
  *
- * A pattern from a stranger costs no more than a bounded time and memory, or it is an error:
+ * A pattern from untrusted input costs a bounded time and memory, or it is an error:
  * its length, the nesting of its groups, the size of its compiled form, the steps and the
  * memory of each match, and the steps of all matches of a matcher are limited. A match that
  * meets a limit is an error as well, never "no match".

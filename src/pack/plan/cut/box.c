@@ -1,7 +1,33 @@
 /* Boxes: choosing a grid, and the geometry of a box.
  *
- * The choice never changes the bytes, only how fast they come: any grid whose
- * steps are multiples of the granule gives the same file.
+ * An expert of 300 rows and 1024 columns, in boxes of 128 x 512 (n_step x k_step, k_count = 2):
+ *
+ *           k = 0          512         1024
+ *     n = 0   +------------+------------+      Boxes are numbered along k, then n, then e.
+ *             |     0      |     1      |      Those at the edges are smaller.
+ *       128   +------------+------------+
+ *             |     2      |     3      |      Where the format stores tiles of 64 x 64 and a
+ *       256   +------------+------------+      scale for 1 x 128, the granule is 64 x 128, and
+ *       300   |_____4______|_____5______|      both steps are multiples of it.
+ *
+ * A box is a small weight: kernels get its size and lay its outputs out by the layout of that size.
+ * Runs of bytes that lie together in the box lie together in the whole weight, too
+ * (tp_layout_embeds()), and are copied to where the layout of the whole has them. For box 3 that
+ * begins at the place of element (128, 512), which is tp_box_base().
+ *
+ * choose() doubles n and halves k until the runs that are read and written are long, the box is
+ * about as large as the target, and its work fits the memory. Where the granule is a whole row
+ * (gk = 0: one scale for each row) and the rows are too long for that, cut_rows() makes boxes of
+ * whole rows that are worked on in pieces along k:
+ *
+ *     row     |  piece 0  |  piece 1  |  piece 2  |     read once for the marks of each row,
+ *             marks|  piece 1  |                        then one by one behind them (box.h)
+ *
+ * Where the source is packed, too, what has to be read to decode a box is its cover
+ * (tp_weight_cover()): the box, widened to granules of the source.
+ *
+ * The choice never changes the bytes, only how fast they come: any grid whose steps are multiples
+ * of the granule gives the same file.
  */
 #include "pack/plan/cut/box.h"
 

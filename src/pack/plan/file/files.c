@@ -7,6 +7,7 @@
 #include "pack/plan/unit/build.h"
 
 #include "base/num.h"
+#include "base/suffix.h"
 #include "pack/os/os.h"
 #include "pack/plan/file/config.h"
 #include "pack/plan/file/describe.h"
@@ -244,9 +245,9 @@ static enum tp_code name_file(struct tp_builder *b, uint32_t f, const char *file
     struct tp_plan *plan = b->plan;
     plan->files[f].name =
         file_name                ? tp_os_format(b->err, "%s", file_name)
-        : plan->file_count == 1  ? tp_os_format(b->err, "model.safetensors")
-                                 : tp_os_format(b->err, "model-%05u-of-%05zu.safetensors", f + 1,
-                                                plan->file_count);
+        : plan->file_count == 1  ? tp_os_format(b->err, "%s.safetensors", plan->ckpt->stem)
+                                 : tp_os_format(b->err, "%s-%05u-of-%05zu.safetensors",
+                                                plan->ckpt->stem, f + 1, plan->file_count);
     return plan->files[f].name ? TP_OK : TP_E_MEMORY;
 }
 
@@ -287,6 +288,53 @@ static enum tp_code check_file_names(const struct tp_builder *b)
     return code;
 }
 
+/* Tensors by whose names PEFT, diffusers and others store what is to be added to a model. */
+static bool is_adapter(const char *name)
+{
+    static const char *const endings[] = {
+        ".lora_A.weight", ".lora_B.weight", ".lora_A.default.weight", ".lora_B.default.weight",
+        ".lora_down.weight", ".lora.down.weight", ".hada_w1_a", ".lokr_w1", ".lokr_w1_a"};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (tp_ends_with(name, endings[i]))
+            return true;
+    return false;
+}
+
+static enum tp_code check_adapter(const struct tp_builder *b)
+{
+    const struct tp_checkpoint *ckpt = b->plan->ckpt;
+    size_t t = 0;
+    while (t < ckpt->tensor_count && !is_adapter(ckpt->tensors[t].name))
+        t++;
+    if (t == ckpt->tensor_count)
+        return TP_OK;
+    tp_err_path(b->err, ckpt->path);
+    tp_err_tensor(b->err, ckpt->tensors[t].name);
+    tp_err_hint(b->err, "merge it first, in Python: PeftModel.from_pretrained(MODEL, ADAPTER)"
+                        ".merge_and_unload().save_pretrained(DST), then convert DST");
+    return tp_fail(b->err, TP_E_UNSUPPORTED, "this tensor is of a LoRA adapter, which is no weight "
+                   "until it is merged into its model");
+}
+
+/* What is copied must not have the name of what is written. */
+static enum tp_code check_copies(const struct tp_builder *b)
+{
+    const struct tp_plan *plan = b->plan;
+    for (size_t i = 0; i < plan->ckpt->other_count && plan->ckpt->copy_count; i++) {
+        const char *name = plan->ckpt->others[i], *end = strstr(name, TP_INDEX_END);
+        size_t f = 0;
+        while (f < plan->file_count && !tp_begins_with(name, plan->files[f].name))
+            f++;
+        if (f == plan->file_count && (!end || strcmp(tp_stem_of(name), plan->ckpt->stem) != 0))
+            continue;
+        tp_err_path(b->err, plan->ckpt->path);
+        tp_err_hint(b->err, "copy it by hand, under another name");
+        return tp_fail(b->err, TP_E_UNSUPPORTED, "--copy: '%.200s' has a name of the output's own "
+                       "files", name);
+    }
+    return TP_OK;
+}
+
 /* An index that no reader of this program would take is never begun. */
 static enum tp_code check_index(const struct tp_builder *b)
 {
@@ -312,7 +360,9 @@ enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name)
         tp_err_hint(b->err, "get the checkpoint again, or give the one that you meant");
         return tp_fail(b->err, TP_E_INPUT, "there is no tensor in it");
     }
-    enum tp_code code = place_all(b, file_name ? UINT64_MAX : shard_size);
+    enum tp_code code = check_adapter(b);
+    if (code == TP_OK)
+        code = place_all(b, file_name ? UINT64_MAX : shard_size);
     if (code == TP_OK && !file_name)
         code = check_file_names(b);
     if (code || (code = check_names(b)) || (code = check_packed_names(b)) || (code = sort_units(b)))
@@ -324,6 +374,8 @@ enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name)
         plan->bytes_in += plan->ckpt->tensors[t].bytes;
     for (uint32_t f = 0; f < plan->file_count && code == TP_OK; f++)
         code = name_file(b, f, file_name);
+    if (code == TP_OK && !file_name)
+        code = check_copies(b);
     if (code == TP_OK && !file_name && !outline)
         code = check_index(b);
     return code || outline ? code : tp_plan_headers(b);

@@ -1,8 +1,8 @@
 /* Weights that engines have no place for, and modules whose experts are not all alike; see
  * unserved.h.
  *
- * Of modules it goes by names alone, as engines do. Invariant: one is named if and only if two of
- * its weights differ in the name of their format, which a plain one has none of.
+ * It tells modules by their names alone, as engines do. Invariant: a module is named if and only if
+ * two of its weights have different formats, where having none (a plain weight) is one of its own.
  */
 #include "pack/plan/file/unserved.h"
 

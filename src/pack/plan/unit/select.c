@@ -101,7 +101,7 @@ static enum tp_code default_reason(struct tp_builder *b, uint32_t w, const char 
         return TP_OK;
     enum tp_code code = b->ignore.ckpt ? TP_OK
                                        : tp_source_ignore_open(b->plan->ckpt, &b->ignore, b->err);
-    b->ignore.matcher.work = b->request->matcher.work; /* one limit for all lists of strangers */
+    b->ignore.matcher.work = b->request->matcher.work; /* one limit for all lists of a source */
     if (code == TP_OK)
         code = tp_source_ignores(&b->ignore, weight->name, &ignored, b->err);
     b->request->matcher.work = b->ignore.matcher.work;
