@@ -35,6 +35,29 @@ enum tp_code (tp_fail)(struct tp_err *err, enum tp_code code, const char *fmt, .
     return code;
 }
 
+enum tp_code (tp_refuse)(struct tp_err *err, enum tp_code code, const char *hint, const char *fmt,
+                         ...)
+{
+    va_list args;
+    tp_err_hint(err, "%s", hint);
+    va_start(args, fmt);
+    code = fail_v(err, code, 0, fmt, args);
+    va_end(args);
+    return code;
+}
+
+enum tp_code (tp_refuse_at)(struct tp_err *err, enum tp_code code, const char *path,
+                            const char *hint, const char *fmt, ...)
+{
+    va_list args;
+    tp_err_path(err, path);
+    tp_err_hint(err, "%s", hint);
+    va_start(args, fmt);
+    code = fail_v(err, code, 0, fmt, args);
+    va_end(args);
+    return code;
+}
+
 enum tp_code (tp_fail_sys)(struct tp_err *err, int sys, const char *fmt, ...)
 {
     va_list args;

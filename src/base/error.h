@@ -43,6 +43,14 @@ struct tp_err {
 enum tp_code tp_fail(struct tp_err *err, enum tp_code code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* The same with the hint, and of a file with its path. */
+enum tp_code tp_refuse(struct tp_err *err, enum tp_code code, const char *hint,
+                       const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+enum tp_code tp_refuse_at(struct tp_err *err, enum tp_code code, const char *path,
+                          const char *hint, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+
 /* The same for a failed system call, TP_E_IO: stores errno's text behind the message. ENOMEM is a
  * lack of memory as any other, TP_E_MEMORY. */
 enum tp_code tp_fail_sys(struct tp_err *err, int sys, const char *fmt, ...)
@@ -51,6 +59,8 @@ enum tp_code tp_fail_sys(struct tp_err *err, int sys, const char *fmt, ...)
 #ifdef __clang_analyzer__
 /* The analyser reads one source file at a time: here it sees that failing is never TP_OK. */
 #define tp_fail(err, code, ...) ((void)tp_fail(err, code, __VA_ARGS__), (code))
+#define tp_refuse(err, code, ...) ((void)tp_refuse(err, code, __VA_ARGS__), (code))
+#define tp_refuse_at(err, code, ...) ((void)tp_refuse_at(err, code, __VA_ARGS__), (code))
 #define tp_fail_sys(err, sys, ...) ((void)tp_fail_sys(err, sys, __VA_ARGS__), TP_E_IO)
 #endif
 

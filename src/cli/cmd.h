@@ -14,4 +14,7 @@
 TP_COMMANDS(X)
 #undef X
 
+/* Prints what the last of the words behind "tilepack" may become, one a line; TP_E_DIFF: a file. */
+int tp_complete(int count, const char *const *words);
+
 #endif

@@ -278,9 +278,7 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
     if (code == TP_OK && (result->already_done || result->skipped))
         tp_progress_complete(progress);
     tp_progress_end(progress);
-    if (result->unlocked)
-        tp_warn_unlocked(output);
-    tp_outcome_say_old(result);
+    tp_outcome_say(output, result);
     if (o->verbose)
         note_stages(&stats, tp_now() - start);
     if (code == TP_OK)
@@ -304,8 +302,8 @@ static int do_plan(const struct tp_options *o, const struct tp_plan *plan,
     struct tp_measures measures = {0};
     const char *shown = tp_output_shown(o->output, output);
     int status = TP_OK;
-    if (!is_dry(o) && tp_plan_warn_left(plan, &err))
-        return tp_report_error(&err);
+    if (!is_dry(o))
+        tp_plan_warn_left(plan);
     if (is_dry(o)) {
         status = o->json ? tp_plan_print_json(plan) : tp_plan_print(plan, o);
     } else if (carry_out(o, plan, request, output, &measures, &result, &err)) {

@@ -15,26 +15,23 @@ static enum tp_code check_options(const struct tp_options *o, struct tp_err *err
                         : o->values.set ? "--values"
                         : o->svg        ? "--svg"
                                         : "--html";
-    if (o->at.set + offset + o->values.set > 1) {
-        tp_err_hint(err, "ask for one at a time");
-        return tp_fail(err, TP_E_USAGE, "--at, --offset and --values exclude each other");
-    }
+    if (o->at.set + offset + o->values.set > 1)
+        return tp_refuse(err, TP_E_USAGE, "ask for one at a time",
+                         "--at, --offset and --values exclude each other");
     if (picture && (o->at.set || offset || o->values.set))
         return tp_fail(err, TP_E_USAGE, "%s and a picture exclude each other", asked);
-    if (o->arg.count < 2 && (o->at.set || offset || o->values.set || picture)) {
-        tp_err_hint(err, "'tilepack dump PATH' lists the tensors");
-        return tp_fail(err, TP_E_USAGE, "%s needs a tensor", asked);
-    }
+    if (o->arg.count < 2 && (o->at.set || offset || o->values.set || picture))
+        return tp_refuse(err, TP_E_USAGE, "'tilepack dump PATH' lists the tensors",
+                         "%s needs a tensor", asked);
     if (o->fold && o->tree)
         return tp_fail(err, TP_E_USAGE, "--fold and --tree exclude each other");
-    if (o->json && (o->fold || o->tree)) {
-        tp_err_hint(err, "jq can group what --json lists");
-        return tp_fail(err, TP_E_USAGE, "--json lists every tensor: without --fold and --tree");
-    }
-    if (expert && !o->values.set) {
-        tp_err_hint(err, "with --at the expert is the first of three numbers: --at E,N,K");
-        return tp_fail(err, TP_E_USAGE, "--expert goes with --values");
-    }
+    if (o->json && (o->fold || o->tree))
+        return tp_refuse(err, TP_E_USAGE, "jq can group what --json lists",
+                         "--json lists every tensor: without --fold and --tree");
+    if (expert && !o->values.set)
+        return tp_refuse(err, TP_E_USAGE,
+                         "with --at the expert is the first of three numbers: --at E,N,K",
+                         "--expert goes with --values");
     return TP_OK;
 }
 

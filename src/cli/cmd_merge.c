@@ -48,11 +48,9 @@ static enum tp_code merge(const struct tp_options *o, const struct tp_parts *par
     const char *path = o->source ? o->source : parts->items[0].source;
     if (tp_outcome_wanted(o, &options.if_exists, err))
         return err->code;
-    if (!*path) {
-        tp_err_hint(err, "--source names the source");
-        return tp_fail(err, TP_E_USAGE, "the parts do not say where their source is, as its path "
-                       "is not UTF-8");
-    }
+    if (!*path)
+        return tp_refuse(err, TP_E_USAGE, "--source names the source",
+                         "the parts do not say where their source is, as its path is not UTF-8");
     enum tp_code code = tp_request_parse(parts->items[0].request, &request, err);
     if (code)
         return code;
@@ -66,9 +64,7 @@ static enum tp_code merge(const struct tp_options *o, const struct tp_parts *par
                                     err)) == TP_OK) {
             tp_os_limit_heap(0);
             code = tp_merge(&plan, &request, parts, output, &options, result, err);
-            if (result->unlocked)
-                tp_warn_unlocked(output);
-            tp_outcome_say_old(result);
+            tp_outcome_say(output, result);
             if (code == TP_OK && !result->already_done && result->resumed < result->shards)
                 tp_warn("%s: %zu of %zu shards were not what the parts had written: they have been "
                         "made again", output, result->shards - result->resumed, result->shards);

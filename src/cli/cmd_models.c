@@ -179,8 +179,7 @@ static int print_json(const struct tp_model *one)
 static int unknown(const char *name)
 {
     struct tp_err err = {0};
-    tp_err_hint(&err, "'tilepack models' lists them");
-    tp_fail(&err, TP_E_USAGE, "there is no model '%s'", name);
+    tp_refuse(&err, TP_E_USAGE, "'tilepack models' lists them", "there is no model '%s'", name);
     return tp_report_usage("models", &err);
 }
 

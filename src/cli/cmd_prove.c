@@ -53,8 +53,8 @@ static enum tp_code read_device(struct work *w)
     w->device = (uint32_t)index;
     if (one)
         return TP_OK;
-    tp_err_hint(&w->err, "--device cuda, or --device cuda:I for GPU number I");
-    return tp_fail(&w->err, TP_E_USAGE, "--device %s: the kernels run on one GPU", text);
+    return tp_refuse(&w->err, TP_E_USAGE, "--device cuda, or --device cuda:I for GPU number I",
+                     "--device %s: the kernels run on one GPU", text);
 }
 
 /* The first thing that is wrong with the files, as an error of its own. */
@@ -101,10 +101,11 @@ static enum tp_code no_kernel(struct work *w, const struct tp_weight *weight)
     tp_err_path(&w->err, w->o->arg.item[0]);
     if (weight)
         tp_err_tensor(&w->err, weight->name);
-    tp_err_hint(&w->err, "--to w4a8-cutlass and --to fp8-deepseek make what can be proven");
-    return tp_fail(&w->err, TP_E_UNSUPPORTED, "%s%s: there are kernels for w4a8-cutlass and for "
-                   "FP8 in blocks of 128x128", weight ? "it is stored as " : "holds nothing that a "
-                   "kernel here reads", weight ? tp_weight_source(weight, text, sizeof text) : "");
+    return tp_refuse(&w->err, TP_E_UNSUPPORTED,
+                     "--to w4a8-cutlass and --to fp8-deepseek make what can be proven",
+                     "%s%s: there are kernels for w4a8-cutlass and for FP8 in blocks of 128x128",
+                     weight ? "it is stored as " : "holds nothing that a kernel here reads",
+                     weight ? tp_weight_source(weight, text, sizeof text) : "");
 }
 
 /* Every weight that a kernel reads. */
@@ -194,9 +195,8 @@ static enum tp_code check_write(struct work *w)
 {
     if (!w->o->write || tp_below_is_dir(w->o->arg.item[0], &w->err) || w->err.code)
         return w->err.code;
-    tp_err_hint(&w->err, "print the table with --json");
-    return tp_fail(&w->err, TP_E_USAGE, "--write: '%s' is no directory, and has no manifest",
-                   w->o->arg.item[0]);
+    return tp_refuse(&w->err, TP_E_USAGE, "print the table with --json",
+                     "--write: '%s' is no directory, and has no manifest", w->o->arg.item[0]);
 }
 
 /* The plug-in comes first: without it nothing else matters. */

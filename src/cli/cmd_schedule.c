@@ -44,11 +44,9 @@ static enum tp_code add_shape(struct work *w, const char *text)
     bool good = tp_parse_u64_list(text, v, 3, &count) && count >= 2;
     for (size_t i = 0; good && i < count; i++)
         good = v[i] >= 1 && v[i] <= INT32_MAX;
-    if (!good) {
-        tp_fail(&w->err, TP_E_USAGE, "--shape '%s' is not N,K or E,N,K", text);
-        tp_err_hint(&w->err, "output and input features, as in --shape 7168,2048");
-        return TP_E_USAGE;
-    }
+    if (!good)
+        return tp_refuse(&w->err, TP_E_USAGE, "output and input features, as in --shape 7168,2048",
+                         "--shape '%s' is not N,K or E,N,K", text);
     w->shapes[w->shape_count++] = (struct tp_schedule_shape){
         .e = count == 3 ? v[0] : 1,
         .n = v[count - 2],
@@ -72,29 +70,21 @@ static enum tp_code read_checkpoint(struct work *w)
 static enum tp_code read_shapes(struct work *w)
 {
     const struct tp_options *o = w->o;
-    if (!o->arg.count && !o->shape.count) {
-        tp_fail(&w->err, TP_E_USAGE, "neither a checkpoint nor --shape is given");
-        tp_err_hint(&w->err, "name a checkpoint, or a shape: --shape 7168,2048");
-        return TP_E_USAGE;
-    }
-    if (o->arg.count && o->shape.count) {
-        tp_fail(&w->err, TP_E_USAGE, "both a checkpoint and --shape are given");
-        tp_err_hint(&w->err, "run it twice");
-        return TP_E_USAGE;
-    }
-    if (o->shape.count && (o->model_file || o->stacks)) {
-        tp_fail(&w->err, TP_E_USAGE, "--model-file and --stacks speak of a checkpoint, not of "
-                "--shape");
-        tp_err_hint(&w->err, "name a checkpoint, or leave them out");
-        return TP_E_USAGE;
-    }
+    if (!o->arg.count && !o->shape.count)
+        return tp_refuse(&w->err, TP_E_USAGE, "name a checkpoint, or a shape: --shape 7168,2048",
+                         "neither a checkpoint nor --shape is given");
+    if (o->arg.count && o->shape.count)
+        return tp_refuse(&w->err, TP_E_USAGE, "run it twice",
+                         "both a checkpoint and --shape are given");
+    if (o->shape.count && (o->model_file || o->stacks))
+        return tp_refuse(&w->err, TP_E_USAGE, "name a checkpoint, or leave them out",
+                         "--model-file and --stacks speak of a checkpoint, not of --shape");
     if (o->arg.count) {
         enum tp_code code = read_checkpoint(w);
-        if (!code && !w->shape_count) {
-            code = tp_fail(&w->err, TP_E_UNSUPPORTED, "holds no weight that a GEMM kernel takes");
-            tp_err_path(&w->err, o->arg.item[0]);
-            tp_err_hint(&w->err, "plan a shape without a checkpoint: --shape N,K");
-        }
+        if (!code && !w->shape_count)
+            code = tp_refuse_at(&w->err, TP_E_UNSUPPORTED, o->arg.item[0],
+                                "plan a shape without a checkpoint: --shape N,K",
+                                "holds no weight that a GEMM kernel takes");
         return code;
     }
     w->shapes = tp_os_zalloc(o->shape.count, sizeof *w->shapes, &w->err);
@@ -125,11 +115,11 @@ static enum tp_code gpu_of(struct work *w, const char *format, const struct tp_g
     *gpu = tp_gpu_find(name);
     if (*gpu && tp_gpu_is_planned(*gpu))
         return TP_OK;
-    if (*gpu) {
-        tp_err_hint(&w->err, "w4a16-ct and, on Ada, fp8-dynamic-ct are what engines load there");
-        return tp_fail(&w->err, TP_E_DIFF, "nothing fits %s: DeepGEMM and vLLM's W4A8 kernels "
-                       "need Hopper or Blackwell", (*gpu)->title);
-    }
+    if (*gpu)
+        return tp_refuse(&w->err, TP_E_DIFF,
+                         "w4a16-ct and, on Ada, fp8-dynamic-ct are what engines load there",
+                         "nothing fits %s: DeepGEMM and vLLM's W4A8 kernels need Hopper or "
+                         "Blackwell", (*gpu)->title);
     char known[256] = "";
     size_t count;
     const struct tp_gpu *gpus = tp_gpus(&count);
@@ -257,15 +247,12 @@ static enum tp_code plan_shape(struct work *w, const struct tp_schedule_shape *s
 static enum tp_code plan_all(struct work *w)
 {
     const struct tp_options *o = w->o;
-    if (o->num_groups && !o->groups) {
-        tp_fail(&w->err, TP_E_USAGE, "--num-groups without --groups");
-        tp_err_hint(&w->err, "say which grouped kernel: --groups contiguous or masked");
-        return TP_E_USAGE;
-    }
+    if (o->num_groups && !o->groups)
+        return tp_refuse(&w->err, TP_E_USAGE,
+                         "say which grouped kernel: --groups contiguous or masked",
+                         "--num-groups without --groups");
     enum tp_code code = read_m(w);
-    if (!code)
-        code = read_shapes(w);
-    if (!code)
+    if (!code && (code = read_shapes(w)) == TP_OK)
         code = check_formats(w);
     for (size_t i = 0; !code && i < w->shape_count; i++)
         code = plan_shape(w, &w->shapes[i]);
@@ -280,21 +267,17 @@ static enum tp_code plan_table(const struct tp_options *o, struct tp_err *err)
     struct tp_text out = {0};
     enum tp_sched_table table = TP_SCHED_TABLE_2025;
     if (o->arg.count || o->shape.count || o->m || o->gpu || o->sms || o->groups ||
-        o->num_groups || o->json || o->why || o->tp > 1 || o->model_file || o->stacks) {
-        tp_fail(err, TP_E_USAGE, "--cases stands alone: the table says everything");
-        tp_err_hint(err, "leave out the other options");
-        return TP_E_USAGE;
-    }
+        o->num_groups || o->json || o->why || o->tp > 1 || o->model_file || o->stacks)
+        return tp_refuse(err, TP_E_USAGE, "leave out the other options",
+                         "--cases stands alone: the table says everything");
     enum tp_code code = tp_os_slurp(o->cases, MAX_CASES_FILE, &text, &size, err);
     if (!code)
         code = tp_sched_csv(text, size, o->cases, &table, &out, err);
     bool old = table == TP_SCHED_TABLE_2025;
-    if (!code && o->kernel && strcmp(o->kernel, old ? "deepgemm-2025" : "deepgemm") != 0) {
-        code = tp_fail(err, TP_E_USAGE, "the table's columns are those of %s, --kernel says %s",
-                       old ? "deepgemm-2025" : "deepgemm", o->kernel);
-        tp_err_path(err, o->cases);
-        tp_err_hint(err, "leave out --kernel");
-    }
+    if (!code && o->kernel && strcmp(o->kernel, old ? "deepgemm-2025" : "deepgemm") != 0)
+        code = tp_refuse_at(err, TP_E_USAGE, o->cases, "leave out --kernel",
+                            "the table's columns are those of %s, --kernel says %s",
+                            old ? "deepgemm-2025" : "deepgemm", o->kernel);
     if (!code)
         fwrite(out.data, 1, out.size, stdout);
     tp_text_free(&out);

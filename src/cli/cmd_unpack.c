@@ -83,9 +83,7 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
         tp_measures_warn(measures);
     }
     free(options.run.nonfinite);
-    if (result->unlocked)
-        tp_warn_unlocked(output);
-    tp_outcome_say_old(result);
+    tp_outcome_say(output, result);
     return code;
 }
 
@@ -136,9 +134,9 @@ static int unpack(const struct tp_options *o, const struct tp_source *source, co
         if (!plan.unit_count && !plan.kept_unit_count)
             tp_warn("%s holds no packed weight: its tensors are copied", source->ckpt.path);
         tp_plan_warn(&plan);
-        code = tp_plan_warn_left(&plan, &err);
+        tp_plan_warn_left(&plan);
         struct tp_measures measures = {0};
-        status = code || carry_out(o, &plan, &request, output, &measures, &result, &err)
+        status = carry_out(o, &plan, &request, output, &measures, &result, &err)
                      ? tp_report_error(&err)
                      : print_result(o, &plan, tp_output_shown(o->output, output), &measures,
                                     &result, tp_now() - start);
@@ -164,8 +162,8 @@ int tp_cmd_unpack(const struct tp_options *o)
     if (o->to && tp_format_get(o->to, &to, &err))
         return tp_report_error(&err);
     if (o->to && !to) {
-        tp_err_hint(&err, "`tilepack formats` lists them");
-        tp_fail(&err, TP_E_USAGE, "there is no format '%s'", o->to);
+        tp_refuse(&err, TP_E_USAGE, "`tilepack formats` lists them", "there is no format '%s'",
+                  o->to);
         return tp_report_usage("unpack", &err);
     }
     char *output = tp_output_path(o->output, &err);

@@ -76,15 +76,7 @@ static void print_problems(const struct tp_verify_report *report, bool all)
     for (size_t i = 0; i < shown; i++) {
         const struct tp_problem *problem = &report->problems[i];
         printf("%s", tp_style("31"));
-        if (problem->file) {
-            tp_print_text(stdout, problem->file);
-            printf(": ");
-        }
-        if (problem->tensor) {
-            printf("tensor '");
-            tp_print_text(stdout, problem->tensor);
-            printf("': ");
-        }
+        tp_print_place(stdout, problem->file, problem->tensor);
         tp_print_text(stdout, problem->what);
         printf("%s\n", tp_style("0"));
     }

@@ -1,9 +1,11 @@
-/* Shell completion scripts, generated from the tables and the formats. What a script
- * knows is fixed when it is printed; only the tensors of a checkpoint that stands on the
- * line are asked from the program, by `dump --json`.
- * Invariant: every visible command, option, choice and format is in all three. */
+/* Shell completion. A script of each shell hands over the words that stand on the line, and the
+ * program answers with what the last one may become, from the same tables by which it is read.
+ * Names of files are the shell's own work.
+ * Invariant: what is printed is words of the program, and names of tensors that no shell has to
+ * escape with more than backslashes. */
 #include "cli/cmd.h"
 #include "cli/report.h"
+#include "cli/session.h"
 #include "pack/format/format.h"
 #include "pack/model/model.h"
 #include "pack/schedule/gpus.h"
@@ -11,561 +13,303 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ------------------------------------------------------- words to complete -- */
+/* A line that is being completed, behind the name of the program. */
+struct line {
+    const char *const *words;
+    int count; /* the last one is not complete, and may be empty */
+    const struct tp_command_row *command;
+};
 
-typedef void (*emit_fn)(const char *word, size_t length, const char *about);
+/* ---- what stands on the line -------------------------------------------------- */
 
-static void emit_plain(const char *word, size_t length, const char *about)
+static enum tp_command command_of(const struct line *line)
 {
-    (void)about;
-    printf("%.*s ", (int)length, word);
+    return (enum tp_command)(line->command - tp_command_rows);
 }
 
-static void each_format(bool all, emit_fn emit)
+/* The option whose value is the word behind this one. */
+static const struct tp_option *takes_next(const struct line *line, const char *word)
+{
+    const struct tp_option *row = NULL;
+    if (strncmp(word, "--", 2) == 0)
+        row = tp_option_find(command_of(line), word + 2, strlen(word + 2), '\0');
+    else if (word[0] == '-' && word[1])
+        row = tp_option_find(command_of(line), NULL, 0, word[strlen(word) - 1]);
+    return row && row->value && row->kind != TP_OPT_LEVEL ? row : NULL;
+}
+
+/* The number of operands before the last word, and the first of them. */
+static size_t count_operands(const struct line *line, const char **first)
+{
+    size_t count = 0;
+    for (int i = 1; i + 1 < line->count; i++) {
+        const char *word = line->words[i];
+        if (word[0] == '-' && word[1])
+            i += takes_next(line, word) != NULL;
+        else if (count++ == 0)
+            *first = word;
+    }
+    return count;
+}
+
+/* The format that --to names, or NULL. */
+static const struct tp_format *format_of(const struct line *line)
+{
+    const struct tp_format *format = NULL;
+    for (int i = 1; i < line->count; i++)
+        if (strncmp(line->words[i], "--to=", 5) == 0)
+            format = tp_format_find(line->words[i] + 5);
+        else if (i > 1 && strcmp(line->words[i - 1], "--to") == 0)
+            format = tp_format_find(line->words[i]);
+    return format;
+}
+
+/* ---- what the last word may become -------------------------------------------- */
+
+static void offer(const char *word, const char *about)
+{
+    printf("%s%s%s\n", word, *about ? "\t" : "", about);
+}
+
+static void offer_formats(bool all)
 {
     size_t count;
     const struct tp_format *const *formats = tp_formats(&count);
     for (size_t i = 0; i < count; i++)
         if (all || !formats[i]->input_only)
-            emit(formats[i]->name, strlen(formats[i]->name), formats[i]->title);
+            offer(formats[i]->name, formats[i]->title);
 }
 
-static void each_model(emit_fn emit)
+/* Of the format that is named; else those of all that are written, some of which recur. */
+static void offer_settings(const struct line *line)
 {
     size_t count;
-    const struct tp_model *const *models = tp_models(&count, NULL);
-    for (size_t i = 0; i < count; i++)
-        emit(models[i]->name, strlen(models[i]->name), models[i]->title);
-}
-
-/* True when an earlier format, or an earlier parameter, has that pair too. */
-static bool setting_seen(const struct tp_format *const *formats, size_t f, uint32_t p,
-                         const char *choice)
-{
-    const char *key = formats[f]->param[p].key;
-    for (size_t i = 0; i <= f; i++)
-        for (uint32_t j = 0; j < (i < f ? formats[i]->params : p); j++)
-            if (!strcmp(formats[i]->param[j].key, key) &&
-                tp_param_find(&formats[i]->param[j], choice) >= 0)
-                return true;
-    return false;
-}
-
-/* The settings of format f; less those that an earlier format has, too, where `once`. */
-static void settings_of(const struct tp_format *const *formats, size_t f, bool once, emit_fn emit)
-{
-    for (uint32_t p = 0; p < formats[f]->params; p++)
-        for (uint32_t c = 0; c < formats[f]->param[p].count; c++) {
-            const struct tp_param *param = &formats[f]->param[p];
-            const char *const *alias = param->aliases[c];
-            for (const char *name = param->choices[c]; name; name = *alias++) {
-                char word[100];
-                if (once && setting_seen(formats, f, p, name))
-                    continue;
-                snprintf(word, sizeof word, "%s=%s", param->key, name);
-                emit(word, strlen(word), "");
+    const struct tp_format *const *formats = tp_formats(&count), *one = format_of(line);
+    for (size_t f = 0; f < count; f++)
+        for (uint32_t p = 0; p < formats[f]->params && (!one || one == formats[f]); p++)
+            for (uint32_t c = 0; c < formats[f]->param[p].count && !formats[f]->input_only; c++) {
+                const struct tp_param *param = &formats[f]->param[p];
+                const char *const *alias = param->aliases[c];
+                for (const char *name = param->choices[c]; name; name = *alias++)
+                    printf("%s=%s\n", param->key, name);
             }
-        }
 }
 
-static void each_setting(emit_fn emit)
+static void offer_words(const char *words)
 {
-    size_t count;
-    const struct tp_format *const *formats = tp_formats(&count);
-    for (size_t f = 0; f < count; f++)
-        if (!formats[f]->input_only)
-            settings_of(formats, f, true, emit);
+    for (; words; words = strchr(words, '|')) {
+        words += *words == '|';
+        printf("%.*s\n", (int)strcspn(words, "|"), words);
+    }
 }
 
-/* A branch for each format of a shell's `case` or `switch`: what stands before its name and
- * behind it, its settings, and the end. */
-static void setting_cases(const char *before, const char *behind, const char *end)
-{
-    size_t count;
-    const struct tp_format *const *formats = tp_formats(&count);
-    for (size_t f = 0; f < count; f++)
-        if (!formats[f]->input_only) {
-            printf("%s%s%s", before, formats[f]->name, behind);
-            settings_of(formats, f, false, emit_plain);
-            fputs(end, stdout);
-        }
-}
-
-static void each_command(emit_fn emit)
+static void offer_commands(void)
 {
     for (unsigned c = 0; c < TP_CMD_COUNT; c++)
         if (!tp_command_rows[c].hidden)
-            emit(tp_command_rows[c].name, strlen(tp_command_rows[c].name),
-                 tp_command_rows[c].line);
+            offer(tp_command_rows[c].name, tp_command_rows[c].line);
 }
 
-static void each_gpu(emit_fn emit)
+/* A name of strangers: not one that would be an option, or that JSON would escape. */
+static void offer_name(const char *name, const char *begin)
 {
-    size_t count;
-    const struct tp_gpu *gpus = tp_gpus(&count);
-    for (size_t i = 0; i < count; i++)
-        emit(gpus[i].name, strlen(gpus[i].name), gpus[i].title);
+    bool plain = name[0] != '-' && strncmp(name, begin, strlen(begin)) == 0;
+    for (const char *at = name; *at; at++)
+        plain &= (unsigned char)*at >= 0x20 && *at != 0x7f && *at != '"' && *at != '\\';
+    if (plain)
+        offer(name, "");
 }
 
-static void each_chip(emit_fn emit)
+/* Tensors and packed weights of a checkpoint; none where it cannot be read. */
+static void offer_tensors(const char *path, const char *begin)
 {
-    size_t count;
-    const struct tp_chip *chips = tp_chips(&count);
-    for (size_t i = 0; i < count; i++)
-        emit(chips[i].name, strlen(chips[i].name), "");
-}
-
-static void each_word(enum tp_complete complete, const char *words, emit_fn emit)
-{
-    if (complete == TP_COMPLETE_MODEL)
-        each_model(emit);
-    if (complete == TP_COMPLETE_FORMAT || complete == TP_COMPLETE_ANY_FORMAT)
-        each_format(complete == TP_COMPLETE_ANY_FORMAT, emit);
-    if (complete == TP_COMPLETE_SETTING)
-        each_setting(emit);
-    if (complete == TP_COMPLETE_COMMAND)
-        each_command(emit);
-    if (complete == TP_COMPLETE_GPU)
-        each_gpu(emit);
-    if (complete == TP_COMPLETE_CHIP)
-        each_chip(emit);
-    for (const char *word = complete == TP_COMPLETE_WORDS ? words : NULL; word;
-         word = strchr(word, '|')) {
-        word += *word == '|';
-        emit(word, strcspn(word, "|"), "");
-    }
-}
-
-static bool visible(const struct tp_option *row, enum tp_command command)
-{
-    return tp_option_applies(row, command) && !row->hidden;
-}
-
-/* Text inside single quotes of a shell. */
-static void quoted(const char *text, const char *special)
-{
-    for (; *text; text++) {
-        if (*text == '\'')
-            fputs("'\\''", stdout);
-        else if (strchr(special, *text))
-            printf("\\%c", *text);
-        else
-            putchar(*text);
-    }
-}
-
-/* -------------------------------------------------------------------- bash -- */
-
-static void bash_value(enum tp_complete complete, const char *words)
-{
-    const char *function = complete == TP_COMPLETE_PATH      ? "_tilepack_paths"
-                           : complete == TP_COMPLETE_TENSOR  ? "_tilepack_tensors"
-                           : complete == TP_COMPLETE_SETTING ? "_tilepack_settings"
-                                                             : NULL;
-    if (function) {
-        printf("%s ;;\n", function);
+    struct tp_source source;
+    struct tp_err err = {0};
+    if (tp_source_open(path, 0, &source, &err))
         return;
-    }
-    fputs("_tilepack_words '", stdout);
-    each_word(complete, words, emit_plain);
-    fputs("' ;;\n", stdout);
+    for (size_t w = 0; w < source.weights.count; w++)
+        if (source.weights.items[w].form->format)
+            offer_name(source.weights.items[w].name, begin);
+    for (size_t t = 0; t < source.ckpt.tensor_count; t++)
+        offer_name(source.ckpt.tensors[t].name, begin);
+    tp_source_close(&source);
 }
 
-static void bash_command(enum tp_command command)
+/* TP_E_DIFF: names of files, which the shell knows. */
+static int offer_values(const struct line *line, enum tp_complete complete, const char *words)
 {
-    const struct tp_command_row *row = &tp_command_rows[command];
-    printf("        %s)\n            case $prev in\n", row->name);
-    for (size_t i = 0; i < tp_option_count; i++) {
-        const struct tp_option *option = &tp_option_rows[i];
-        if (!visible(option, command) || !option->value)
-            continue;
-        if (option->kind == TP_OPT_LEVEL)
-            continue;
-        printf("                --%s", option->name);
-        if (option->letter)
-            printf("|-%c", option->letter);
-        fputs(") ", stdout);
-        bash_value(option->complete, option->words);
+    size_t count;
+    const char *path = NULL;
+    switch (complete) {
+    case TP_COMPLETE_NONE: break;
+    case TP_COMPLETE_PATH: return TP_E_DIFF;
+    case TP_COMPLETE_FORMAT: offer_formats(false); break;
+    case TP_COMPLETE_ANY_FORMAT: offer_formats(true); break;
+    case TP_COMPLETE_SETTING: offer_settings(line); break;
+    case TP_COMPLETE_COMMAND: offer_commands(); break;
+    case TP_COMPLETE_WORDS: offer_words(words); break;
+    case TP_COMPLETE_TENSOR:
+        count_operands(line, &path);
+        offer_tensors(path, line->words[line->count - 1]);
+        break;
+    case TP_COMPLETE_MODEL:
+        for (const struct tp_model *const *model = tp_models(&count, NULL); count--; model++)
+            offer((*model)->name, (*model)->title);
+        break;
+    case TP_COMPLETE_GPU:
+        for (const struct tp_gpu *gpu = tp_gpus(&count); count--; gpu++)
+            offer(gpu->name, gpu->title);
+        break;
+    case TP_COMPLETE_CHIP:
+        for (const struct tp_chip *chip = tp_chips(&count); count--; chip++)
+            offer(chip->name, "");
     }
-    fputs("                *)\n                    case $cur in\n"
-          "                        -*) _tilepack_words '", stdout);
-    for (size_t i = 0; i < tp_option_count; i++)
-        if (visible(&tp_option_rows[i], command))
-            printf("--%s ", tp_option_rows[i].name);
-    fputs("' ;;\n                        *) ", stdout);
-    const struct tp_operand *operand = &row->operand[0];
-    if (row->operand[1].complete == TP_COMPLETE_TENSOR) /* paths as long as there is none */
-        operand++;
-    bash_value(operand->complete, operand->words);
-    fputs("                    esac ;;\n            esac ;;\n", stdout);
+    return TP_OK;
 }
 
-/* What `dump --json` prints, a tensor on a line, as names of weights and tensors: strangers'
- * text, which a shell has to quote before it is on the line. Not those that JSON escapes
- * (control characters, quotes), nor those that would be options. */
-#define TENSOR_NAME "\\([^-\"\\][^\"\\]*\\)"
-#define TENSOR_NAMES                                                                        \
-    "sed -n 'h;s/.*\"weight\": \"" TENSOR_NAME "\".*/\\1/p;"                                \
-    "g;s/^ *{\"name\": \"" TENSOR_NAME "\", \"dtype.*/\\1/p' | LC_ALL=C sort -u"
+static int offer_options(const struct line *line, const char *begin)
+{
+    size_t size = strlen(begin);
+    for (size_t i = 0; i < tp_option_count; i++) {
+        const struct tp_option *row = &tp_option_rows[i];
+        if (!tp_option_applies(row, command_of(line)) || row->hidden)
+            continue;
+        if (size <= 2 || strncmp(row->name, begin + 2, size - 2) == 0)
+            printf("--%s\t%s\n", row->name, row->help);
+        if (row->letter && size == 1)
+            printf("-%c\t%s\n", row->letter, row->help);
+    }
+    return TP_OK;
+}
 
-/* bash cuts words at = and :, so the words are taken from the line instead, and
- * what bash thinks is already there is cut off the answers. It inserts them as they
- * are, but for names of files (-o filenames), so names of tensors are quoted here; not
- * as $'...', which double quotes that are open already would take apart again. */
-static const char bash_head[] =
+static int offer_operand(const struct line *line)
+{
+    const struct tp_operand *operand = line->command->operand;
+    const char *first;
+    size_t count = count_operands(line, &first);
+    if (count >= line->command->most)
+        return TP_OK;
+    while (count-- && operand[1].name)
+        operand++;
+    return offer_values(line, operand->complete, operand->words);
+}
+
+int tp_complete(int count, const char *const *words)
+{
+    struct line line = {words, count, tp_command_rows};
+    const char *last = count ? words[count - 1] : "";
+    const char *equals = strncmp(last, "--", 2) == 0 ? strchr(last, '=') : NULL;
+    if (count <= 1) {
+        if (*last == '-')
+            puts("--version\tprint version and commit\n--help\tshow help");
+        else
+            offer_commands();
+        return TP_OK;
+    }
+    while (line.command < tp_command_rows + TP_CMD_COUNT &&
+           strcmp(line.command->name, words[0]) != 0)
+        line.command++;
+    if (line.command == tp_command_rows + TP_CMD_COUNT)
+        return TP_OK;
+    const struct tp_option *option =
+        equals ? tp_option_find(command_of(&line), last + 2, (size_t)(equals - last - 2), '\0')
+               : takes_next(&line, words[count - 2]);
+    if (option)
+        return offer_values(&line, option->complete, option->words);
+    return *last == '-' ? offer_options(&line, last) : offer_operand(&line);
+}
+
+/* ---- the scripts ---------------------------------------------------------------- */
+
+/* In each the answer is lines of words, some with a tab and what they mean behind them; with an
+ * exit status that is not 0 names of files are asked for. */
+
+/* bash cuts words at = and :, so the words are taken from the line instead, and what bash thinks is
+ * already there is cut off the answers. It inserts them as they are, but for names of files (-o
+ * filenames), so they are quoted here; not as $'...', which double quotes that are open already
+ * would take apart again. */
+static const char bash[] =
     "# bash completion for tilepack, generated by: tilepack completions bash\n"
-    "_tilepack_add() {\n"
-    "    local cut=''\n"
+    "_tilepack() {\n"
+    "    local cur line=${COMP_LINE:0:COMP_POINT} cut='' answer word\n"
+    "    local -a words plain\n"
+    "    read -ra words <<<\"$line\"\n"
+    "    if [[ $line == *[[:space:]] ]]; then words+=(''); fi\n"
+    "    cur=${words[${#words[@]} - 1]}\n"
+    "    if [[ $cur == --*=* ]]; then cur=${cur#*=}; fi\n"
     "    case $cur in\n"
     "        *[=:]*) cut=${cur%\"${cur##*[=:]}\"} ;;\n"
     "    esac\n"
-    "    COMPREPLY+=(\"${1#\"$cut\"}\")\n"
-    "}\n"
-    "_tilepack_words() {\n"
-    "    local word\n"
-    "    for word in $1; do\n"
-    "        if [[ $word == \"$cur\"* ]]; then _tilepack_add \"$word\"; fi\n"
-    "    done\n"
-    "}\n"
-    "_tilepack_paths() {\n"
-    "    local path\n"
-    "    while IFS= read -r path; do\n"
-    "        COMPREPLY+=(\"$path\")\n"
-    "    done < <(compgen -f -- \"$cur\")\n"
-    "    compopt -o filenames 2>/dev/null\n"
-    "}\n"
-    "_tilepack_tensors() {\n"
-    "    local word path name begin=${cur//\\\\/}\n"
-    "    for word in \"${words[@]:2:last-2}\"; do\n"
-    "        path=${word/#\\~\\//$HOME/}\n"
-    "        if [[ ! -e $path ]]; then continue; fi\n"
-    "        while IFS= read -r name; do\n"
-    "            if [[ $name != \"$begin\"* ]]; then continue; fi\n"
-    "            printf -v name %q \"$name\"\n"
-    "            if [[ $name != \\$* ]]; then _tilepack_add \"$name\"; fi\n"
-    "        done < <(tilepack dump \"$path\" \"$begin*\" --json 2>/dev/null | "
-    TENSOR_NAMES ")\n"
-    "        return\n"
-    "    done\n"
-    "    _tilepack_paths\n"
-    "}\n";
-
-static const char bash_main[] =
-    "_tilepack() {\n"
-    "    local cur prev line=${COMP_LINE:0:COMP_POINT}\n"
-    "    local -a words\n"
-    "    read -ra words <<<\"$line\"\n"
-    "    if [[ $line == *[[:space:]] ]]; then words+=(''); fi\n"
-    "    local last=$((${#words[@]} - 1))\n"
-    "    cur=${words[last]} prev=''\n"
+    "    plain=(\"${words[@]//\\\\/}\")\n"
+    "    plain=(\"${plain[@]/#\\~\\//$HOME/}\")\n"
     "    COMPREPLY=()\n"
-    "    if ((last >= 1)); then prev=${words[last - 1]}; fi\n"
-    "    if [[ $cur == --*=* ]]; then\n"
-    "        prev=${cur%%=*} cur=${cur#*=}\n"
+    "    if ! answer=$(tilepack --complete \"${plain[@]:1}\" 2>/dev/null); then\n"
+    "        while IFS= read -r word; do\n"
+    "            COMPREPLY+=(\"$word\")\n"
+    "        done < <(compgen -f -- \"$cur\")\n"
+    "        compopt -o filenames 2>/dev/null\n"
+    "        return\n"
     "    fi\n"
-    "    if ((last == 1)); then\n"
-    "        prev=''\n"
-    "    fi\n";
+    "    while IFS=$'\\t' read -r word _; do\n"
+    "        if [[ -z $word || $word != \"${cur//\\\\/}\"* ]]; then continue; fi\n"
+    "        printf -v word %q \"$word\"\n"
+    "        if [[ $word != \\$* ]]; then COMPREPLY+=(\"${word#\"$cut\"}\"); fi\n"
+    "    done < <(LC_ALL=C sort -u <<<\"$answer\")\n"
+    "}\n"
+    "complete -F _tilepack tilepack\n";
 
-static void bash_settings(void)
-{
-    fputs("_tilepack_settings() {\n"
-          "    local i to=''\n"
-          "    for ((i = 2; i <= last; i++)); do\n"
-          "        case ${words[i]} in\n"
-          "            --to) to=${words[i + 1]-} ;;\n"
-          "            --to=*) to=${words[i]#--to=} ;;\n"
-          "        esac\n"
-          "    done\n"
-          "    case $to in\n", stdout);
-    setting_cases("        ", ") _tilepack_words '", "' ;;\n");
-    fputs("        *) _tilepack_words '", stdout);
-    each_setting(emit_plain);
-    fputs("' ;;\n    esac\n}\n", stdout);
-}
+static const char zsh[] =
+    "#compdef tilepack\n"
+    "# zsh completion for tilepack, generated by: tilepack completions zsh\n"
+    "_tilepack() {\n"
+    "    local answer word about\n"
+    "    local -a before found\n"
+    "    before=(${(Q)words[2,CURRENT-1]})\n"
+    "    before=(${before/#\\~\\//$HOME/})\n"
+    "    if ! answer=$(tilepack --complete $before \"$PREFIX\" 2>/dev/null); then\n"
+    "        compset -P '--*='\n"
+    "        _files\n"
+    "        return\n"
+    "    fi\n"
+    "    compset -P '--*='\n"
+    "    while IFS=$'\\t' read -r word about; do\n"
+    "        found+=(\"${word//:/\\\\:}${about:+:$about}\")\n"
+    "    done <<<\"$answer\"\n"
+    "    _describe -t words tilepack found\n"
+    "}\n"
+    /* autoloaded from fpath the file is the function; sourced, it registers */
+    "if [[ $funcstack[1] == _tilepack ]]; then\n"
+    "    _tilepack \"$@\"\n"
+    "else\n"
+    "    compdef _tilepack tilepack\n"
+    "fi\n";
 
-static void print_bash(void)
-{
-    fputs(bash_head, stdout);
-    bash_settings();
-    fputs(bash_main, stdout);
-    fputs("    if ((last == 1)); then\n        _tilepack_words '", stdout);
-    each_command(emit_plain);
-    fputs("--version --help'\n        return\n    fi\n    case ${words[1]} in\n", stdout);
-    for (unsigned c = 0; c < TP_CMD_COUNT; c++)
-        if (!tp_command_rows[c].hidden)
-            bash_command((enum tp_command)c);
-    fputs("        help) _tilepack_words '", stdout);
-    each_command(emit_plain);
-    fputs("' ;;\n        *) ;;\n    esac\n}\ncomplete -F _tilepack tilepack\n", stdout);
-}
-
-/* --------------------------------------------------------------------- zsh -- */
-
-static void zsh_word(const char *word, size_t length, const char *about)
-{
-    (void)about;
-    for (; length--; word++)
-        printf("%s%c", *word == ':' ? "\\" : "", *word);
-    putchar(' ');
-}
-
-static void zsh_action(enum tp_complete complete, const char *words)
-{
-    if (complete == TP_COMPLETE_PATH) {
-        fputs("_files", stdout);
-    } else if (complete == TP_COMPLETE_SETTING) {
-        fputs("_tilepack_settings", stdout);
-    } else if (complete == TP_COMPLETE_TENSOR) {
-        fputs("_tilepack_tensors", stdout);
-    } else if (complete != TP_COMPLETE_NONE) {
-        putchar('(');
-        each_word(complete, words, zsh_word);
-        putchar(')');
-    }
-}
-
-/* One _arguments specification: '(-o --output)'{-o+,--output=}'[help]:DST:_files' */
-static void zsh_option(const struct tp_option *row)
-{
-    bool repeats = row->kind == TP_OPT_LIST;
-    const char *mark = row->kind == TP_OPT_LEVEL ? "=-" : row->value ? "=" : "";
-    fputs("                ", stdout);
-    if (row->letter)
-        printf("'(-%c --%s)'{-%c%s,--%s%s}'[", row->letter, row->name, row->letter,
-               row->value ? "+" : "", row->name, mark);
-    else
-        printf("'%s--%s%s[", repeats ? "*" : "", row->name, mark);
-    quoted(row->help, "[]:\\");
-    putchar(']');
-    if (row->value) {
-        fputs(row->kind == TP_OPT_LEVEL ? "::" : ":", stdout);
-        quoted(row->value, "[]:\\");
-        putchar(':');
-        zsh_action(row->complete, row->words);
-    }
-    fputs("' \\\n", stdout);
-}
-
-static void zsh_command(enum tp_command command)
-{
-    const struct tp_command_row *row = &tp_command_rows[command];
-    printf("            %s)\n                _arguments -s -S \\\n", row->name);
-    for (size_t i = 0; i < tp_option_count; i++)
-        if (visible(&tp_option_rows[i], command))
-            zsh_option(&tp_option_rows[i]);
-    for (size_t i = 0; row->operand[i].name; i++) {
-        bool optional = i >= row->least;
-        printf("                '%zu:%s%s:", i + 1, optional ? ":" : "", row->operand[i].name);
-        zsh_action(row->operand[i].complete, row->operand[i].words);
-        fputs("' \\\n", stdout);
-    }
-    fputs("                && return 0 ;;\n", stdout);
-}
-
-/* In both, $words begins with the command. */
-static void zsh_functions(void)
-{
-    fputs("_tilepack_settings() {\n"
-          "    local i to\n"
-          "    for ((i = 2; i <= $#words; i++)); do\n"
-          "        case $words[i] in\n"
-          "            --to) to=$words[i+1] ;;\n"
-          "            --to=*) to=${words[i]#--to=} ;;\n"
-          "        esac\n"
-          "    done\n"
-          "    case $to in\n", stdout);
-    setting_cases("        ", ") compadd \"$@\" - ", ";;\n");
-    fputs("        *) compadd \"$@\" - ", stdout);
-    each_setting(emit_plain);
-    fputs(";;\n    esac\n}\n"
-          "_tilepack_tensors() {\n"
-          "    local word\n"
-          "    local -a names\n"
-          "    for word in ${words[2,CURRENT-1]}; do\n"
-          "        word=${(Q)word/#\\~\\//$HOME/}\n"
-          "        [[ -e $word ]] || continue\n"
-          "        names=(${(f)\"$(tilepack dump $word \"$PREFIX*\" --json 2>/dev/null | "
-          TENSOR_NAMES ")\"})\n"
-          "        compadd \"$@\" -a names\n"
-          "        return\n"
-          "    done\n"
-          "}\n", stdout);
-}
-
-static void print_zsh(void)
-{
-    fputs("#compdef tilepack\n"
-          "# zsh completion for tilepack, generated by: tilepack completions zsh\n", stdout);
-    zsh_functions();
-    fputs("_tilepack() {\n"
-          "    local curcontext=$curcontext state line ret=1\n"
-          "    local -A opt_args\n"
-          "    local -a commands\n"
-          "    commands=(\n", stdout);
-    for (unsigned c = 0; c < TP_CMD_COUNT; c++) {
-        if (tp_command_rows[c].hidden)
-            continue;
-        printf("        '%s:", tp_command_rows[c].name);
-        quoted(tp_command_rows[c].line, ":\\");
-        fputs("'\n", stdout);
-    }
-    fputs("    )\n"
-          "    _arguments -C \\\n"
-          "        '(- *)'{-V,--version}'[print version and commit]' \\\n"
-          "        '(- *)'{-h,--help}'[show help]' \\\n"
-          "        '1:command:->command' \\\n"
-          "        '*::argument:->argument' && ret=0\n"
-          "    case $state in\n"
-          "    command) _describe -t commands 'tilepack command' commands && ret=0 ;;\n"
-          "    argument)\n"
-          "        case $words[1] in\n", stdout);
-    for (unsigned c = 0; c < TP_CMD_COUNT; c++)
-        if (!tp_command_rows[c].hidden)
-            zsh_command((enum tp_command)c);
-    fputs("            help) _describe -t commands 'tilepack command' commands && ret=0 ;;\n"
-          "        esac ;;\n"
-          "    esac\n"
-          "    return ret\n"
-          "}\n"
-          /* autoloaded from fpath the file is the function; sourced, it registers */
-          "if [[ $funcstack[1] == _tilepack ]]; then\n"
-          "    _tilepack \"$@\"\n"
-          "else\n"
-          "    compdef _tilepack tilepack\n"
-          "fi\n", stdout);
-}
-
-/* -------------------------------------------------------------------- fish -- */
-
-static void fish_word(const char *word, size_t length, const char *about)
-{
-    printf("%.*s", (int)length, word);
-    if (*about) {
-        fputs("\\t\"", stdout);
-        quoted(about, "\"\\$");
-        putchar('"');
-    }
-    putchar(' ');
-}
-
-static void fish_values(enum tp_complete complete, const char *words)
-{
-    if (complete == TP_COMPLETE_PATH) {
-        fputs(" -F", stdout);
-    } else if (complete == TP_COMPLETE_SETTING) {
-        fputs(" -a '(__tilepack_settings)'", stdout);
-    } else if (complete != TP_COMPLETE_NONE) {
-        fputs(" -a '", stdout);
-        each_word(complete, words, fish_word);
-        putchar('\'');
-    }
-}
-
-static void fish_command(enum tp_command command)
-{
-    const struct tp_command_row *row = &tp_command_rows[command];
-    printf("complete -c tilepack -n __fish_use_subcommand -a %s -d '", row->name);
-    quoted(row->line, "");
-    fputs("'\n", stdout);
-    for (size_t i = 0; i < tp_option_count; i++) {
-        const struct tp_option *option = &tp_option_rows[i];
-        if (!visible(option, command))
-            continue;
-        printf("complete -c tilepack -n '__fish_seen_subcommand_from %s' -l %s", row->name,
-               option->name);
-        if (option->letter)
-            printf(" -s %c", option->letter);
-        if (option->value && option->kind != TP_OPT_LEVEL)
-            fputs(option->complete == TP_COMPLETE_PATH ? " -r" : " -x", stdout);
-        fish_values(option->complete, option->words);
-        fputs(" -d '", stdout);
-        quoted(option->help, "");
-        fputs("'\n", stdout);
-    }
-    if (row->operand[0].complete == TP_COMPLETE_NONE)
-        return;
-    bool tensors = row->operand[1].complete == TP_COMPLETE_TENSOR;
-    printf("complete -c tilepack -n '__fish_seen_subcommand_from %s%s'", row->name,
-           tensors ? "; and not __tilepack_path >/dev/null" : "");
-    fish_values(row->operand[0].complete, row->operand[0].words);
-    putchar('\n');
-    if (tensors)
-        printf("complete -c tilepack -n '__fish_seen_subcommand_from %s' "
-               "-a '(__tilepack_tensors)'\n", row->name);
-}
-
-static void fish_functions(void)
-{
-    fputs("function __tilepack_settings\n"
-          "    set -l to\n"
-          "    set -l next 0\n"
-          "    for word in (commandline -opc)\n"
-          "        if test $next = 1\n"
-          "            set to $word\n"
-          "        end\n"
-          "        set next 0\n"
-          "        switch $word\n"
-          "            case --to\n"
-          "                set next 1\n"
-          "            case '--to=*'\n"
-          "                set to (string replace -- --to= '' $word)\n"
-          "        end\n"
-          "    end\n"
-          "    switch \"$to\"\n", stdout);
-    setting_cases("        case ", "\n            string split -n ' ' '", "'\n");
-    fputs("        case '*'\n            string split -n ' ' '", stdout);
-    each_setting(emit_plain);
-    fputs("'\n    end\nend\n"
-          "function __tilepack_path\n"
-          "    for word in (commandline -opc)[3..-1]\n"
-          "        set -l path (string replace -r '^~/' $HOME/ -- $word)\n"
-          "        if test -e \"$path\"\n"
-          "            echo $path\n"
-          "            return 0\n"
-          "        end\n"
-          "    end\n"
-          "    return 1\n"
-          "end\n"
-          "function __tilepack_tensors\n"
-          "    set -l path (__tilepack_path); or return\n"
-          "    tilepack dump $path (commandline -ct)'*' --json 2>/dev/null | " TENSOR_NAMES "\n"
-          "end\n", stdout);
-}
-
-static void print_fish(void)
-{
-    fputs("# fish completion for tilepack, generated by: tilepack completions fish\n"
-          "complete -c tilepack -f\n"
-          "complete -c tilepack -n __fish_use_subcommand -s V -l version "
-          "-d 'print version and commit'\n"
-          "complete -c tilepack -n __fish_use_subcommand -s h -l help -d 'show help'\n", stdout);
-    fish_functions();
-    for (unsigned c = 0; c < TP_CMD_COUNT; c++)
-        if (!tp_command_rows[c].hidden)
-            fish_command((enum tp_command)c);
-    fputs("complete -c tilepack -n '__fish_seen_subcommand_from help' -a '", stdout);
-    each_command(emit_plain);
-    fputs("'\n", stdout);
-}
+static const char fish[] =
+    "# fish completion for tilepack, generated by: tilepack completions fish\n"
+    "function __tilepack_complete\n"
+    "    set -l words (commandline -opc)\n"
+    "    set -l now (commandline -ct)\n"
+    "    set -l head (string match -r -- '^--[^=]*=' $now)\n"
+    "    set -e words[1]\n"
+    "    set -l answer (tilepack --complete (string replace -r '^~/' $HOME/ -- $words) \"$now\" "
+    "2>/dev/null)\n"
+    "    or set answer (__fish_complete_path (string replace -r -- '^--[^=]*=' '' \"$now\"))\n"
+    "    printf \"$head%s\\n\" $answer\n"
+    "end\n"
+    "complete -c tilepack -f -a '(__tilepack_complete)'\n";
 
 int tp_cmd_completions(const struct tp_options *o)
 {
     static const struct {
-        const char *shell;
-        void (*print)(void);
-    } shells[] = {{"bash", print_bash}, {"zsh", print_zsh}, {"fish", print_fish}};
+        const char *shell, *script;
+    } shells[] = {{"bash", bash}, {"zsh", zsh}, {"fish", fish}};
     struct tp_err err = {0};
-    size_t count;
-    tp_models(&count, &err);
-    if (err.code || tp_formats_check(&err)) /* words would be missing */
-        return tp_report_error(&err);
     for (size_t i = 0; i < sizeof shells / sizeof shells[0]; i++)
         if (!strcmp(o->arg.item[0], shells[i].shell)) {
-            shells[i].print();
+            fputs(shells[i].script, stdout);
             return TP_OK;
         }
-    tp_fail(&err, TP_E_USAGE, "no completions for '%s'", o->arg.item[0]);
-    tp_err_hint(&err, "bash, zsh and fish are known");
+    tp_refuse(&err, TP_E_USAGE, "bash, zsh and fish are known", "no completions for '%s'",
+              o->arg.item[0]);
     return tp_report_usage("completions", &err);
 }

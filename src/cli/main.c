@@ -97,6 +97,8 @@ static int start(int argc, char **argv)
         tp_help_top(stdout);
         return TP_OK;
     }
+    if (!strcmp(word, "--complete")) /* of the scripts that 'tilepack completions' prints */
+        return tp_complete(argc - 2, (const char *const *)argv + 2);
     guess_json(argc, argv);
     if (!*word) {
         tp_fail(&err, TP_E_USAGE, "no command is given");

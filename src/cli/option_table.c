@@ -1,5 +1,5 @@
 /* The two tables: commands and options. Data only; options.c reads argv with
- * them, help.c prints them, completions.c turns them into shell scripts.
+ * them, help.c prints them, completions.c answers shells with them.
  * Invariant: a name, and a letter, mean one thing within a command (tested). */
 #include "cli/option_table.h"
 
@@ -497,8 +497,8 @@ const struct tp_option tp_option_rows[] = {
      .commands = MAKES | BIT(UNPACK) | BIT(MERGE),
      .field = FIELD(max_memory), .min = 32 << 20,
      .help = "most host memory to use in all, 32MiB or more",
-     .more = "The default is 2GiB, or half of the memory of the machine or of its cgroup where that "
-             "is less; of it the weights that are worked on take 512MiB, or more where one of "
+     .more = "The default is 2GiB, or half of the memory of the machine or of its cgroup where "
+             "that is less; of it the weights that are worked on take 512MiB, or more where one of "
              "them needs more. Headers, names and the plan count. What does not fit is refused "
              "before anything is written (exit status 6)."},
     {.name = "gpu-memory", .value = "SIZE", .kind = TP_OPT_SIZE, .commands = MAKES,

@@ -164,4 +164,8 @@ static inline bool tp_option_applies(const struct tp_option *row, enum tp_comman
     return row->commands >> command & 1;
 }
 
+/* The command's option of this name of `size` bytes or, where there is one, this letter; or NULL. */
+const struct tp_option *tp_option_find(enum tp_command command, const char *name, size_t size,
+                                       char letter);
+
 #endif

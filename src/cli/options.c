@@ -43,12 +43,23 @@ enum tp_code tp_command_find(const char *name, enum tp_command *command, struct 
         if (!tp_command_rows[i].hidden)
             tp_nearest_try(&nearest, tp_command_rows[i].name);
     }
-    if (nearest.name)
-        tp_fail(err, TP_E_USAGE, "unknown command '%s' (did you mean '%s'?)", name, nearest.name);
-    else
-        tp_fail(err, TP_E_USAGE, "unknown command '%s'", name);
     tp_err_hint(err, "'tilepack --help' lists the commands");
-    return TP_E_USAGE;
+    return nearest.name ? tp_fail(err, TP_E_USAGE, "unknown command '%s' (did you mean '%s'?)",
+                                  name, nearest.name)
+                        : tp_fail(err, TP_E_USAGE, "unknown command '%s'", name);
+}
+
+const struct tp_option *tp_option_find(enum tp_command command, const char *name, size_t size,
+                                       char letter)
+{
+    for (size_t i = 0; i < tp_option_count; i++) {
+        const struct tp_option *row = &tp_option_rows[i];
+        if (tp_option_applies(row, command) &&
+            (letter ? row->letter == letter
+                    : strlen(row->name) == size && strncmp(row->name, name, size) == 0))
+            return row;
+    }
+    return NULL;
 }
 
 /* ----------------------------------------------------------------- values -- */
@@ -274,11 +285,7 @@ static enum tp_code take_long(struct parser *p, const char *text)
     const char *equals = strchr(text, '=');
     size_t length = equals ? (size_t)(equals - text) : strlen(text);
     snprintf(name, sizeof name, "%.*s", (int)(length < 63 ? length : 63), text);
-    const struct tp_option *row = NULL;
-    for (size_t i = 0; i < tp_option_count && !row; i++)
-        if (tp_option_applies(&tp_option_rows[i], p->o->command) &&
-            !strcmp(name, tp_option_rows[i].name))
-            row = &tp_option_rows[i];
+    const struct tp_option *row = tp_option_find(p->o->command, text, length, '\0');
     if (!row)
         return unknown_option(p, name);
     if (row->kind == TP_OPT_FLAG) {
@@ -299,11 +306,7 @@ static enum tp_code take_long(struct parser *p, const char *text)
 static enum tp_code take_letters(struct parser *p, const char *letters)
 {
     for (; *letters; letters++) {
-        const struct tp_option *row = NULL;
-        for (size_t i = 0; i < tp_option_count && !row; i++)
-            if (tp_option_applies(&tp_option_rows[i], p->o->command) &&
-                tp_option_rows[i].letter == *letters)
-                row = &tp_option_rows[i];
+        const struct tp_option *row = tp_option_find(p->o->command, NULL, 0, *letters);
         if (!row)
             return tp_fail(p->err, TP_E_USAGE, "unknown option '-%c'", *letters);
         if (row->kind != TP_OPT_FLAG) {
@@ -328,11 +331,11 @@ static enum tp_code take_operand(struct parser *p, const char *text)
         return tp_fail(p->err, TP_E_USAGE, "unexpected argument '%s'", text);
     if (!*text)
         return tp_fail(p->err, TP_E_USAGE, "an argument is empty");
-    if (!strcmp(text, "-") && row->operand[p->o->arg.count].complete == TP_COMPLETE_PATH) {
-        tp_err_hint(p->err, "name a file or directory; one that is called '-' is ./-");
-        return tp_fail(p->err, TP_E_USAGE, "'-' would be standard input, but checkpoints are not "
-                       "read in the order of their bytes");
-    }
+    if (!strcmp(text, "-") && row->operand[p->o->arg.count].complete == TP_COMPLETE_PATH)
+        return tp_refuse(p->err, TP_E_USAGE,
+                         "name a file or directory; one that is called '-' is ./-",
+                         "'-' would be standard input, but checkpoints are not read in the order "
+                         "of their bytes");
     return append(p, &p->o->arg, text);
 }
 

@@ -16,12 +16,15 @@ enum tp_code tp_outcome_wanted(const struct tp_options *o, enum tp_if_exists *wa
                                              : TP_EXISTS_COMPARE;
     if (!o->force || *wanted == TP_EXISTS_REPLACE)
         return TP_OK;
-    tp_err_hint(err, "give one of the two");
-    return tp_fail(err, TP_E_USAGE, "--force is --if-exists replace, and not %s", word);
+    return tp_refuse(err, TP_E_USAGE, "give one of the two",
+                     "--force is --if-exists replace, and not %s", word);
 }
 
-void tp_outcome_say_old(const struct tp_convert_result *result)
+void tp_outcome_say(const char *output, const struct tp_convert_result *result)
 {
+    if (result->unlocked)
+        tp_warn("%s: its file system gives no locks: nothing keeps a second tilepack from writing "
+                "it at the same time", output);
     if (result->old)
         tp_say("what was replaced is kept as %s: %s", result->old, result->old_why);
 }

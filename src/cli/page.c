@@ -1,5 +1,5 @@
-/* The frame of pages. Invariants: nothing that tp_page_text() writes can be markup; a page of which
- * a write failed gets no name, and the error is that of this write.
+/* The frame of pages. Invariants: nothing that tp_page_text() writes can be markup; a page that
+ * cannot be written as a whole gets no name.
  */
 #include "cli/page.h"
 
@@ -7,84 +7,44 @@
 #include "cli/print_text.h"
 #include "pack/commit/partial_name.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-static enum tp_code fail_write(const struct tp_page *page, int sys, struct tp_err *err)
-{
-    return tp_os_fail(err, sys, page->path, "cannot be written");
-}
-
-/* Writes what the FILE hands over. Nobody looks before the end, when the FILE knows that a write
- * failed and errno no longer why. */
-static ssize_t write_part(void *cookie, const char *data, size_t size)
-{
-    struct tp_page *page = cookie;
-    struct tp_err why = {0};
-    if (!page->sys && tp_os_write(page->fd, data, size, page->size, page->path, &why))
-        page->sys = why.sys ? why.sys : EIO;
-    page->size += size;
-    return page->sys ? 0 : (ssize_t)size;
-}
-
-/* An empty file of this process alone; what a killed one left is taken. */
-static enum tp_code open_own(struct tp_page *page, mode_t mode, int *fd,
-                             struct tp_err *err)
-{
-    struct tp_err local = {0};
-    bool unlocked;
-    enum tp_code code = tp_below_open_own(AT_FDCWD, page->unfinished, mode,
-                                          page->unfinished, fd, &local);
-    if (code == TP_OK)
-        code = tp_os_lock(*fd, page->unfinished, &unlocked, &local);
-    if (code && local.sys)
-        return fail_write(page, local.sys, err);
-    if (code)
-        *err = local;
-    return code ? code : tp_os.ftruncate(*fd, 0) ? fail_write(page, errno, err) : TP_OK;
-}
 
 enum tp_code tp_page_open(struct tp_page *page, const char *path, const char *suffix,
                           mode_t mode, struct tp_err *err)
 {
-    *page = (struct tp_page){.path = path, .fd = -1};
+    *page = (struct tp_page){.path = path, .mode = mode};
     if (!tp_ends_with(path, suffix)) {
         tp_err_hint(err, "name it '%.200s%s', say", path, suffix);
         return tp_fail(err, TP_E_USAGE, "'%.200s' does not end in %s", path, suffix);
     }
-    if (!(page->unfinished = tp_partial_name(path, true, err)))
-        return TP_E_MEMORY;
-    enum tp_code code = open_own(page, mode, &page->fd, err);
-    cookie_io_functions_t calls = {.write = write_part};
-    if (code == TP_OK && !(page->file = fopencookie(page, "w", calls)))
-        code = fail_write(page, errno, err);
-    if (code) {
-        tp_os_close(&page->fd);
-        free(page->unfinished);
-    }
-    return code;
+    page->file = open_memstream(&page->text, &page->size);
+    return page->file ? TP_OK : tp_fail(err, TP_E_MEMORY, "no memory for the page");
 }
 
-/* Gives it its name while it is locked still. */
 static enum tp_code publish(const struct tp_page *page, struct tp_err *err)
 {
-    if (fflush(page->file) || ferror(page->file))
-        return fail_write(page, page->sys ? page->sys : errno, err);
-    if (tp_os.fsync(page->fd) || tp_os.rename(page->unfinished, page->path))
-        return fail_write(page, errno, err);
-    return TP_OK;
+    struct tp_err why = {0};
+    char *unfinished = tp_partial_name(page->path, true, err);
+    if (!unfinished)
+        return TP_E_MEMORY;
+    enum tp_code code = tp_below_write(AT_FDCWD, unfinished, page->mode, unfinished, page->text,
+                                       page->size, &why);
+    if (code == TP_OK)
+        code = tp_os_rename(unfinished, page->path, &why);
+    if (code)
+        tp_os.unlink(unfinished);
+    free(unfinished);
+    return code ? tp_os_fail(err, why.sys, page->path, "cannot be written") : TP_OK;
 }
 
 enum tp_code tp_page_close(struct tp_page *page, enum tp_code made, struct tp_err *err)
 {
-    enum tp_code code = made ? made : publish(page, err);
-    if (code)
-        tp_os.unlink(page->unfinished);
-    fclose(page->file);
-    page->file = NULL;
-    tp_os_close(&page->fd);
-    free(page->unfinished);
+    bool whole = fclose(page->file) == 0;
+    enum tp_code code = made    ? made
+                        : whole ? publish(page, err)
+                                : tp_fail(err, TP_E_MEMORY, "no memory for the page");
+    free(page->text);
     return code;
 }
 

@@ -10,22 +10,21 @@
 #include <stdio.h>
 
 struct tp_page {
-    FILE *file; /* knows where this struct lies */
+    FILE *file;
     const char *path;
-    char *unfinished; /* where it is written */
-    int fd;
-    uint64_t size;
-    int sys; /* errno of the first write that failed, or 0 */
+    char *text; /* what was written, until it is closed */
+    size_t size;
+    mode_t mode;
 };
 
 /* Begins the file `path`, whose name must end in `suffix` (".html"), so that a mistyped one
- * replaces no file of another kind. It is written beside that name, as all outputs are; a link
- * there is TP_E_USAGE. `mode` is that of what it shows. With TP_OK, it has to be closed. */
+ * replaces no file of another kind. `mode` is that of what it shows. With TP_OK, it has to be
+ * closed. */
 enum tp_code tp_page_open(struct tp_page *page, const char *path, const char *suffix,
                           mode_t mode, struct tp_err *err);
-/* Closes it. If all of it was made, which `made` says, it gets its name, and what had that is
- * replaced, a link itself and not what it leads to; else nothing is left. Returns `made`, or what
- * failed: TP_E_IO when something could not be written. */
+/* Closes it. If all of it was made, which `made` says, it is written beside its name and gets that,
+ * and what had it is replaced, a link itself and not what it leads to; else nothing is left.
+ * Returns `made`, or what failed: TP_E_IO when something could not be written. */
 enum tp_code tp_page_close(struct tp_page *page, enum tp_code made, struct tp_err *err);
 
 /* The page until its first heading, which is the title; the style that all pages have. */

@@ -93,11 +93,10 @@ enum tp_code tp_kept_check(const struct tp_plan *plan, const struct tp_kept_sum 
     if (plan->unit_count || sum->same)
         return TP_OK;
     tp_err_path(err, plan->ckpt->path);
-    if (!sum->reasons) {
-        tp_err_hint(err, "matrices of linear layers and experts are converted; `tilepack dump` "
-                         "lists the tensors");
-        return tp_fail(err, TP_E_UNSUPPORTED, "there is no weight to convert");
-    }
+    if (!sum->reasons)
+        return tp_refuse(err, TP_E_UNSUPPORTED,
+                         "matrices of linear layers and experts are converted; `tilepack dump` "
+                         "lists the tensors", "there is no weight to convert");
     bool left = false;
     for (size_t i = 0; i < sum->reasons; i++)
         left |= sum->reason[i].why && strcmp(sum->reason[i].why, TP_REASON_LEFT) == 0;

@@ -7,14 +7,12 @@
 #include "cli/left_plain.h"
 #include "cli/report.h"
 #include "base/suffix.h"
-#include "pack/os/os.h"
 #include "pack/plan/file/config.h"
 #include "pack/source/ckpt_dir.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static uint64_t unit_bytes(const struct tp_plan *plan, const struct tp_unit *unit)
 {
@@ -343,31 +341,6 @@ void tp_plan_warn(const struct tp_plan *plan)
     }
 }
 
-/* Why they are left out, as one phrase. */
-static const char *why_left(const struct tp_checkpoint *ckpt, struct tp_err *err)
-{
-    static const char *const phrases[2][2] = {
-        {"other weights, or folders of such (--copy takes them along)",
-         "other weights, folders of such (--copy takes them along), or links to folders (see "
-         "--follow-links)"},
-        {"other weights, folders of such (--copy takes them along), or pipes and devices",
-         "other weights, folders of such (--copy takes them along), links to folders (see "
-         "--follow-links), or pipes and devices"}};
-    bool link = false, odd = false;
-    for (size_t i = 0; i < ckpt->left_count; i++) {
-        struct stat st;
-        char *path = tp_os_format(err, "%s/%.*s", ckpt->path,
-                                  (int)strlen(ckpt->left[i]) - tp_ends_with(ckpt->left[i], "/"),
-                                  ckpt->left[i]);
-        bool folder = tp_ends_with(ckpt->left[i], "/");
-        bool found = folder ? tp_os_link_there(path, &st, err) : tp_os_there(path, &st, err);
-        link |= found && folder && S_ISLNK(st.st_mode);
-        odd |= found && !folder && !S_ISREG(st.st_mode);
-        free(path);
-    }
-    return phrases[odd][link];
-}
-
 /* What was to be copied and is not there. */
 static void warn_copies(const struct tp_checkpoint *ckpt)
 {
@@ -381,22 +354,22 @@ static void warn_copies(const struct tp_checkpoint *ckpt)
     }
 }
 
-enum tp_code tp_plan_warn_left(const struct tp_plan *plan, struct tp_err *err)
+void tp_plan_warn_left(const struct tp_plan *plan)
 {
     const struct tp_checkpoint *ckpt = plan->ckpt;
     char names[300] = "";
     size_t used = 0, i = 0;
     if (plan->single_file)
-        return TP_OK;
+        return;
     warn_copies(ckpt);
     for (; i < ckpt->left_count && used + strlen(ckpt->left[i]) + 5 < sizeof names; i++)
         used += (size_t)snprintf(names + used, sizeof names - used, "%s'%s'", i ? ", " : "",
                                  ckpt->left[i]);
     if (i < ckpt->left_count)
-        tp_warn("%s: %s%s%zu more are not copied (see --copy); the plan (--dry-run) names them", ckpt->path,
-                names, i ? " and " : "", ckpt->left_count - i);
-    const char *why = i && i == ckpt->left_count ? why_left(ckpt, err) : NULL;
-    if (why && !err->code)
-        tp_warn("%s: %s %s not copied: %s", ckpt->path, names, i > 1 ? "are" : "is", why);
-    return err->code;
+        tp_warn("%s: %s%s%zu more are not copied (see --copy); the plan (--dry-run) names them",
+                ckpt->path, names, i ? " and " : "", ckpt->left_count - i);
+    else if (i)
+        tp_warn("%s: %s %s not copied: other weights, folders of such (--copy takes them along), "
+                "links to folders (see --follow-links), or pipes and devices", ckpt->path, names,
+                i > 1 ? "are" : "is");
 }

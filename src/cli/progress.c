@@ -27,7 +27,8 @@
 #define TP_PLAIN_MS 10000
 #endif
 
-enum { ITEM = 1024, PERIOD_MS = 100, WINDOW = 50 /* samples: the speed of the last 5 s */ };
+enum { ITEM = 512 /* its object is less than PIPE_BUF */, PERIOD_MS = 100 };
+enum { WINDOW = 50 /* samples: the speed of the last 5 s */ };
 enum { LAST_MS = 1000 }; /* how long the last object waits for its reader */
 
 struct tp_progress {
@@ -38,8 +39,6 @@ struct tp_progress {
     char item[ITEM]; /* as it is, its end cut off where it is longer */
     char verb[32];
     int fd; /* of --progress-fd; 0: the line on stderr */
-    char *line; /* for it, of `line_size` bytes of which `sent` are written; NULL: none is begun */
-    size_t line_size, sent;
     _Atomic uint64_t done;
     uint64_t skipped; /* of done: was there before */
     _Atomic uint64_t total;
@@ -171,8 +170,9 @@ static void redraw(struct tp_progress *p)
     pthread_mutex_unlock(&draw);
 }
 
-/* One JSON object and a newline; none where memory is short. */
-static void make_object(struct tp_progress *p)
+/* One JSON object and a newline, in one write: a pipe takes as much whole, or none of it. None
+ * where memory is short, or where nobody reads for so long. */
+static void write_object(struct tp_progress *p, int ms)
 {
     char item[ITEM];
     struct tp_writer w;
@@ -182,48 +182,15 @@ static void make_object(struct tp_progress *p)
     w.compact = true;
     tp_write(&w, tp_str("command", p->verb), tp_num("done", atomic_load(&p->done)),
              tp_num("total", atomic_load(&p->total)), tp_str("item", item));
-    if (tp_writer_end(&w, &text, NULL) == TP_OK &&
-        (p->line = malloc(TP_ESCAPED * text.size + 1))) {
-        char *end = tp_escape(p->line, text.data, text.size, true);
+    char *line = tp_writer_end(&w, &text, NULL) ? NULL : malloc(TP_ESCAPED * text.size + 1);
+    if (line && takes(p->fd, ms)) {
+        char *end = tp_escape(line, text.data, text.size, true);
         *end++ = '\n';
-        p->line_size = (size_t)(end - p->line);
-        p->sent = 0;
+        ssize_t written = write(p->fd, line, (size_t)(end - line));
+        (void)written; /* what nobody reads is missed */
     }
+    free(line);
     tp_text_free(&text);
-}
-
-static void drop_object(struct tp_progress *p)
-{
-    free(p->line);
-    p->line = NULL;
-}
-
-/* As much of it as is taken without a wait of more than `ms` for each piece. */
-static void send_object(struct tp_progress *p, int ms)
-{
-    while (p->line && takes(p->fd, ms)) {
-        size_t left = p->line_size - p->sent;
-        ssize_t n = write(p->fd, p->line + p->sent, left < PIPE_BUF ? left : PIPE_BUF);
-        if (n < 0 && errno == EAGAIN)
-            return;
-        if (n > 0)
-            p->sent += (size_t)n;
-        if (n <= 0 || p->sent == p->line_size)
-            drop_object(p);
-    }
-}
-
-/* An object that was begun goes first: each is whole, or the last. */
-static void write_object(struct tp_progress *p, bool last)
-{
-    int ms = last ? LAST_MS : 0;
-    send_object(p, ms);
-    if (!p->line) {
-        make_object(p);
-        send_object(p, ms);
-    }
-    if (last)
-        drop_object(p);
 }
 
 /* One whole line for a log. */
@@ -257,8 +224,8 @@ static void *draw_loop(void *arg)
             continue; /* woken early: not yet time */
         stop = p->stop;
         pthread_mutex_unlock(&p->lock);
-        if (p->fd)
-            write_object(p, stop); /* in this thread, where a reader that is gone is no signal */
+        if (p->fd) /* in this thread, where a reader that is gone is no signal */
+            write_object(p, stop ? LAST_MS : 0);
         else if (!stop && p->plain)
             write_line(p);
         else if (!stop)

@@ -75,12 +75,6 @@ void tp_message(enum tp_message kind, const char *fmt, ...)
     tp_progress_resume();
 }
 
-void tp_warn_unlocked(const char *output)
-{
-    tp_warn("%s: its file system gives no locks: nothing keeps a second tilepack from writing it "
-            "at the same time", output);
-}
-
 static const char *code_name(enum tp_code code)
 {
     switch (code) {
@@ -148,20 +142,25 @@ static void print_hint(const struct tp_err *err)
     fputc('\n', stderr);
 }
 
+void tp_print_place(FILE *out, const char *path, const char *tensor)
+{
+    if (path && *path) {
+        tp_print_text(out, path);
+        fputs(": ", out);
+    }
+    if (tensor && *tensor) {
+        fputs("tensor '", out);
+        tp_print_text(out, tensor);
+        fputs("': ", out);
+    }
+}
+
 int tp_report_error(const struct tp_err *err)
 {
     tp_progress_pause();
     fprintf(stderr, "tilepack: %serror:%s ", sequence(mode.color_err, "31"),
             sequence(mode.color_err, "0"));
-    if (err->path[0]) {
-        tp_print_text(stderr, err->path);
-        fputs(": ", stderr);
-    }
-    if (err->tensor[0]) {
-        fputs("tensor '", stderr);
-        tp_print_text(stderr, err->tensor);
-        fputs("': ", stderr);
-    }
+    tp_print_place(stderr, err->path, err->tensor);
     tp_print_text(stderr, err->what);
     if (err->offset)
         fprintf(stderr, " (at byte %llu)", (unsigned long long)(err->offset - 1));

@@ -18,6 +18,9 @@
  * called: text, not quiet, no colour. */
 void tp_report_setup(const struct tp_options *o);
 
+/* "PATH: tensor 'T': ", of what is there and not "". */
+void tp_print_place(FILE *out, const char *path, const char *tensor);
+
 /* Prints a failure: on stderr as
  *     tilepack: error: PATH: tensor 'T': what (at byte N)
  *       hint: what to do
@@ -36,8 +39,6 @@ void tp_message(enum tp_message kind, const char *fmt, ...) __attribute__((forma
 #define tp_warn(...) tp_message(TP_WARNING, __VA_ARGS__)
 #define tp_say(...) tp_message(TP_SAID, __VA_ARGS__)
 #define tp_note(...) tp_message(TP_NOTE, __VA_ARGS__)
-/* The warning that the output was written without a lock. */
-void tp_warn_unlocked(const char *output);
 /* That packed weights have a format that is not known here, a line for each. */
 void tp_say_unknown(const struct tp_weights *weights);
 

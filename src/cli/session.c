@@ -127,10 +127,10 @@ enum tp_code tp_check_single_file(const struct tp_options *o, struct tp_err *err
 {
     if (!o->output || !tp_output_file(o->output))
         return TP_OK;
-    if (strcmp(o->digest, "none") != 0) {
-        tp_err_hint(err, "name a directory with -o, or sign what 'tilepack digest' prints");
-        return tp_fail(err, TP_E_USAGE, "a single file has no manifest to hold --digest");
-    }
+    if (strcmp(o->digest, "none") != 0)
+        return tp_refuse(err, TP_E_USAGE,
+                         "name a directory with -o, or sign what 'tilepack digest' prints",
+                         "a single file has no manifest to hold --digest");
     if (o->zstd && !tp_ends_with(o->output, ".zst")) {
         tp_err_hint(err, "name it %s.zst", o->output);
         return tp_fail(err, TP_E_USAGE, "an archive would have the name of a plain file, which no "
@@ -138,11 +138,10 @@ enum tp_code tp_check_single_file(const struct tp_options *o, struct tp_err *err
     }
     if (!o->part.count && !o->copy.count && o->shard_size == TP_DEFAULT_SHARD_SIZE)
         return TP_OK;
-    tp_err_hint(err, "name a directory with -o");
-    return tp_fail(err, TP_E_USAGE, o->part.count
-                       ? "a single file cannot be written in parts"
-                       : o->copy.count ? "a single file has nothing beside it: it has no --copy"
-                       : "a single file is not divided: it has no --shard-size");
+    return tp_refuse(err, TP_E_USAGE, "name a directory with -o",
+                     o->part.count ? "a single file cannot be written in parts"
+                     : o->copy.count ? "a single file has nothing beside it: it has no --copy"
+                                     : "a single file is not divided: it has no --shard-size");
 }
 
 /* In the end a directory beside it takes the output's name, which a link would lose. */
@@ -152,9 +151,9 @@ static char *follow_link(char *path, struct tp_err *err)
     if (!real && !tp_sys_absent(errno) && errno != ELOOP) {
         tp_os_fail(err, errno, path, "cannot resolve the path");
     } else if (!real) {
-        tp_err_path(err, path);
-        tp_err_hint(err, "make the directory that it names, or choose another output with -o");
-        tp_fail(err, TP_E_USAGE, "the output is a link that leads nowhere");
+        tp_refuse_at(err, TP_E_USAGE, path,
+                     "make the directory that it names, or choose another output with -o",
+                     "the output is a link that leads nowhere");
     }
     free(path);
     return real;
@@ -172,9 +171,9 @@ static char *refuse_dots(char *path, struct tp_err *err)
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
     if (strcmp(base, ".") != 0 && strcmp(base, "..") != 0)
         return path;
-    tp_err_path(err, path);
-    tp_err_hint(err, "name the directory that is to be made: -o NAME, or -o ../NAME");
-    tp_fail(err, TP_E_USAGE, "'%s' is no name that a new output can take", base);
+    tp_refuse_at(err, TP_E_USAGE, path,
+                 "name the directory that is to be made: -o NAME, or -o ../NAME",
+                 "'%s' is no name that a new output can take", base);
     free(path);
     return NULL;
 }

@@ -84,7 +84,12 @@ ask_bash() {
         printf "%s\n" "${COMPREPLY[@]}"' bash "$1" | LC_ALL=C sort | sed '/^$/d')"
 }
 questions ask_bash
-ask_bash 'tilepack ' "$(printf '%s\n' --help --version "$commands")"
+ask_bash 'tilepack ' "$commands"
+ask_bash 'tilepack --' $'--help\n--version'
+ask_bash 'tilepack verify --j' $'--jobs\n--json'
+ask_bash 'tilepack help con' convert
+ask_bash 'tilepack unpack data -o ch' $'chair.safetensors\ncheckpoints'
+ask_bash 'tilepack verify chair.safetensors ' ''
 ask_bash 'tilepack convert --to ' "$(formats)"
 ask_bash 'tilepack convert --device=cuda:' 'all'
 ask_bash 'tilepack convert SRC --set scale=r' $'rceil\nrcp'

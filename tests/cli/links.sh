@@ -40,12 +40,6 @@ fails "a journal that is a link" 2 "a link is in its place" convert model dst
 unharmed "journal"
 
 victim
-mkdir "$work/dst.partial"
-ln "$work/victim" "$work/dst.partial/.tilepack-journal"
-fails "a journal that is a second name of a file" 2 "other names" convert model dst
-unharmed "second name of a journal"
-
-victim
 ln -s folder "$work/dst.partial"
 fails "an unfinished directory that is a link" 2 "a link is in its place" convert model dst
 fails "the same, with --force" 2 "a link is in its place" convert model dst --force
@@ -99,55 +93,6 @@ fails "what a part says of itself, by a link" 2 "a link is in its place" "$TILEP
 unharmed "file of a part"
 rm -r "$work/dst.part-1-of-2"
 
-# ---- a link that comes while the program works
-
-# Somebody who may write below the output swaps a folder for a link before each call that names it.
-swapping() { # title, folder below the output, reset, convert's arguments ...
-    title=$1 folder=$2 reset=$3
-    shift 3
-    n=0 harmed='' met=yes
-    while [ -n "$met" ] && [ $n -lt 60 ] && [ -z "$harmed" ]; do
-        n=$((n + 1))
-        victim
-        rm -rf "$work/away"
-        mkdir "$work/folder/code"
-        cp "$work/victim" "$work/folder/code/model.py"
-        $reset
-        (
-            export SWAPS_FOLDER="$work/$folder" SWAPS_AWAY="$work/away" SWAPS_TO="$work/folder"
-            export SWAPS_N=$n LD_PRELOAD="$work/swaps.so"
-            convert "$@"
-        ) >"$work/out" 2>&1
-        met=$(grep -F "[call $n]" "$work/out")
-        [ "$(cat "$work/victim" "$work/folder"/*.* "$work/folder/code"/* | sort | uniq -c | tr -d ' ')" = \
-            4precious ] && [ "$(find "$work/folder" | wc -l)" = 5 ] || harmed="at call $n"
-    done
-    check "$title: nothing was harmed ($n calls)" test -z "$harmed" -a $n -gt 2 -a $n -lt 60
-}
-begun() {
-    mkdir -p "$work/$folder"
-    : >"$work/dst.partial/.tilepack-journal"
-    cp "$work/folder/config.json" "$work/$folder"
-}
-complete() { # and begun again
-    cp -r "$work/whole" "$work/dst"
-    begun
-}
-case ${BUILD:-} in
-*/asan | */tsan) ;; # their runtime has to be the first library of a process
-*)
-    ${CC:-cc} -std=c11 -O1 -Wall -Wextra -Werror -shared -fPIC -o "$work/swaps.so" \
-        "$TESTS/tools/swaps_folder.c" || exit 1
-    cp -r "$work/model" "$work/folders"
-    mkdir -p "$work/folders/sub/code"
-    cp "$work/model/config.json" "$work/folders/sub"
-    cp "$work/model/config.json" "$work/folders/sub/code/model.py"
-    check "a source with folders" convert folders whole
-    swapping "folders that are swept, written, replaced" dst.partial/sub complete folders dst --force
-    rm -rf "$work/away"
-    ;;
-esac
-
 # ---- beside a single file
 
 set -- convert "model/$shard" dst.safetensors
@@ -156,10 +101,6 @@ victim
 ln -s victim "$work/.dst.safetensors.tilepack.partial"
 fails "an unfinished file that is a link" 2 "a link is in its place" "$@"
 unharmed "unfinished file"
-victim
-ln "$work/victim" "$work/.dst.safetensors.tilepack.partial"
-fails "an unfinished file with a second name" 2 "other names" "$@"
-unharmed "second name"
 victim
 ln -s victim "$work/.dst.safetensors.zst.tilepack.partial.zst"
 check "an archive's unfinished file that is a link" convert "model/$shard" dst.safetensors.zst
@@ -170,26 +111,6 @@ ln -s folder "$work/way"
 check "an archive in a folder that is a link" convert "model/$shard" way/new.safetensors.zst
 check "is where that leads" test -f "$work/folder/new.safetensors.zst"
 rm "$work/way"
-
-# ---- what is another user's
-
-if [ "$(id -u)" = 0 ]; then
-    victim
-    mkdir "$work/dst.partial"
-    chown 65534 "$work/dst.partial"
-    fails "an unfinished directory of another user" 2 "belongs to another user" convert model dst
-    fails "also with --force" 2 "belongs to another user" convert model dst --force
-    mkdir "$work/dst2.part-1-of-1" "$work/dst3.part-1-of-1.partial"
-    : >"$work/dst2.part-1-of-1/notes"
-    chown 65534 "$work/dst2.part-1-of-1" "$work/dst3.part-1-of-1.partial"
-    fails "also for a part" 2 "belongs to another user" convert model dst2 --part 1/1
-    fails "and for an unfinished one" 2 "belongs to another user" convert model dst3 --part 1/1
-    fails "and for a merge" 2 "belongs to another user" "$TILEPACK" merge "$work/dst2"
-    : >"$work/.dst.safetensors.tilepack.partial"
-    chown 65534 "$work/.dst.safetensors.tilepack.partial"
-    fails "an unfinished file of another user" 2 "belongs to another user" "$@"
-    victim
-fi
 
 # ---- in a source
 

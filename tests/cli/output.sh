@@ -351,31 +351,7 @@ check "dump --at" is_json dump "$work/$odd.safetensors" "$tensor" --at 0,0
 check "dump --offset" is_json dump "$work/$odd.safetensors" "$tensor" --offset 2
 rm -rf "${work:?}/$odd"*
 
-# A folder in which one may write and which one may not open: no name in it can be made durable.
-into_closed() { # output, options ...
-    mkdir -p "$work/no-look"
-    to=$1
-    shift
-    reading_fails open "/no-look" 13 "$TILEPACK" convert "$work/model" -o "$work/no-look/$to" \
-        --to fp8-ct --device cpu "$@"
-}
-if can_preload; then
-    fails "a folder that may not be opened" 5 "no-look: cannot open the folder" into_closed out
-    fails "nor for a part" 5 "no-look: cannot open the folder" into_closed out --part 1/1
-    fails "nor for a file" 5 "no-look: cannot open the folder" \
-        reading_fails open "/no-look" 13 "$TILEPACK" convert "$shard" \
-        -o "$work/no-look/o.safetensors" --to fp8-ct --device cpu
-    check "gets nothing" rmdir "$work/no-look"
-    mkdir "$work/no-look"
-    check "parts of before" "$TILEPACK" convert "$work/model" -o "$work/no-look/out" --to fp8-ct \
-        --device cpu --part 1/1 -q
-    fails "are not merged there" 5 "no-look: cannot open the" \
-        reading_fails open "/no-look" 13 "$TILEPACK" merge "$work/no-look/out"
-    check "and stay" test -d "$work/no-look/out.part-1-of-1" -a ! -e "$work/no-look/out"
-fi
-
-# Where a file system takes upper and lower case for the same, one file of the source would take the
-# place of another. A preloaded lstat(), which finds names in capitals, stands for such a one.
+# Two names of the source that differ in case alone.
 cp -r "$work/model" "$work/cased"
 echo '{"not": "the config"}' >"$work/cased/Config.json"
 from_cased() { "$TILEPACK" convert "$work/cased" -o "$work/both" --to fp8-ct --device cpu -q; }
@@ -383,37 +359,4 @@ check "two names of one in the other case" from_cased
 check "are both written" grep -q 'not' "$work/both/Config.json"
 check "and right" "$TILEPACK" verify "$work/both" -q
 rm -rf "$work/both"
-cat >"$work/fold.c" <<'C'
-#define _GNU_SOURCE
-#include <ctype.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-int lstat(const char *path, struct stat *st)
-{
-    int status = fstatat(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);
-    char *copy = strdup(path), *slash = strrchr(copy, '/');
-    for (char *c = slash ? slash + 1 : copy; status && *c; c++)
-        *c = (char)tolower((unsigned char)*c);
-    status = status ? fstatat(AT_FDCWD, copy, st, AT_SYMLINK_NOFOLLOW) : 0;
-    free(copy);
-    return status;
-}
-C
-case ${BUILD:-build} in
-*/asan) ;; # its runtime has to be the first library of a process
-*)
-    cc -shared -fPIC -o "$work/fold.so" "$work/fold.c" || exit 1
-    folded() { # command ...
-        LD_PRELOAD=$work/fold.so "$@"
-    }
-    fails "where case is nothing" 4 "both.partial/Config.json: a file of the source would take" \
-        folded "$TILEPACK" convert "$work/cased" -o "$work/both" --to fp8-ct --device cpu
-    check "there is no output" test ! -e "$work/both"
-    rm -rf "$work/both.partial"
-    check "other names are fine there" folded "$TILEPACK" convert "$work/model" -o "$work/both" \
-        --to fp8-ct --device cpu -q
-    ;;
-esac
 finish

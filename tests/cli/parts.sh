@@ -33,26 +33,6 @@ check "four parts merge" merge four
 check "four parts equal one process in every file" same "$work/one" "$work/four"
 check "and nothing else is left" alone four
 check "merging twice says so" sh -c "'$TILEPACK' merge '$work/four' | grep -q 'complete already'"
-mv "$work/four/config.json" "$work/kept.json"
-fails "but not where a file has gone" 2 "there are no parts of this output" merge four
-mv "$work/kept.json" "$work/four/config.json"
-cp -p "$work/four/README.md" "$work/kept.md"
-echo 'Ours.' >>"$work/four/README.md"
-check "an edited model card is no obstacle" merge four
-mv "$work/kept.md" "$work/four/README.md"
-shard=$(basename "$(find "$work/four" -name '*-00002-of-*.safetensors')")
-mv "$work/four/$shard" "$work/kept.shard"
-"$TILEPACK" convert "$work/src" -o "$work/archived" "$@" --zstd -q || bad "archives"
-cp "$work/archived/$shard.zst" "$work/four"
-check "nor is a shard that was compressed" merge four
-rm "$work/four/$shard.zst"
-fails "one that has gone is" 2 "there are no parts of this output" merge four
-: >"$work/four/$shard.zst"
-fails "with an archive that is none, too" 2 "there are no parts of this output" merge four
-head -c 999 "$work/kept.shard" | zstd -q >"$work/four/$shard.zst"
-fails "or one of another size" 2 "there are no parts of this output" merge four
-rm "$work/four/$shard.zst"
-mv "$work/kept.shard" "$work/four/$shard"
 cp -p "$work/four/tilepack.json" "$work/kept.json"
 echo >>"$work/four/tilepack.json"
 fails "nor where the manifest has changed" 2 "four: there are no parts of this output" merge four

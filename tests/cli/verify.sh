@@ -313,7 +313,7 @@ if can_preload; then
     says "a file that is missing is one" 1 "README.md: cannot open: No such file" d
 fi
 
-# A manifest whose entry is longer than what is read at once: names and hashes of several pieces.
+# A manifest with an entry of more than a megabyte.
 fresh
 "$PYTHON" -c '
 import sys
@@ -321,7 +321,7 @@ with open(sys.argv[1] + "/tilepack.json", "w") as f:
     f.write("{\"tilepack\":1,\"plan\":\"x\",\"files\":[{\"name\":\"%s\",\"xxh3\":\"%s\",\"size\":1}]%s}"
             % ("A" * 530_000, "B" * 900_000, " " * 200_000))
 ' "$work/d"
-says "an entry of pieces" 1 "have more than" d
+says "an entry of a megabyte" 1 "lacks a plain name, size or hash" d
 fresh
 touch "$work/d/notes.tar.zst"
 says "an archive of the user's own" 0 "no difference" d

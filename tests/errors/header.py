@@ -48,13 +48,10 @@ whole("zstd-cut-off", b"\x28\xb5\x2f\xfd\x24")
 FRAME = bytes.fromhex("28b52ffd2008") + b"\x41\0\0" + b"xxxxxxxx"  # of 8 bytes, stored plain
 whole("zstd-without-seek-table", FRAME)
 whole("zstd-cut-off-inside-a-frame", FRAME + FRAME[:-1])
-whole("zstd-with-a-byte-behind-it", FRAME + table((len(FRAME), 8)) + b"\n")
 whole("zstd-frame-beyond-file", FRAME + table((len(FRAME) + 1, 8)))
 whole("zstd-with-a-damaged-last-byte", FRAME + table((len(FRAME), 8))[:-1] + b"\x8e")
 WHOLE = json.dumps({"w.weight": entry((128, 128))}).encode()
 WHOLE = len(WHOLE).to_bytes(8, "little") + WHOLE + bytes(128 * 128 * 4)
-whole("zstd-cut-off-between-frames", stored(WHOLE[:30000]) + stored(WHOLE[30000:60000]))
-whole("zstd-cut-off-between-frames-of-the-header", stored(WHOLE[:20]))
 whole("zstd-of-several-frames-without-seek-table", stored(WHOLE[:30000]) + stored(WHOLE[30000:]))
 
 

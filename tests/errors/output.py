@@ -15,7 +15,7 @@ from errors.common import (CONVERT, CONVERT_DIR, Command, Skip, case, linear, on
                            tensors, two_shards)
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-DROP_BOUNDING, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER = 24, 1, 2, 3
+DROP_BOUNDING, DAC_OVERRIDE, DAC_READ_SEARCH = 24, 1, 2
 F_OFD_SETLK = 37
 
 # --------------------------------------------------- the source as output -- #
@@ -410,63 +410,6 @@ def output_partial_file_is_a_link():
     raw("precious", b"precious")
     os.symlink("precious", ".out.safetensors.tilepack.partial")
     return CONVERT
-
-
-@case("output-partial-file-has-another-name")
-def output_partial_file_has_another_name():
-    tensors(linear())
-    raw("precious", b"precious")
-    os.link("precious", ".out.safetensors.tilepack.partial")
-    return CONVERT
-
-
-@case("output-partial-of-another-user")
-def output_partial_of_another_user():
-    if os.geteuid() != 0:
-        raise Skip("only root can give a directory away")
-    one_shard()
-    os.mkdir("out.partial")
-    os.chown("out.partial", 65534, 65534)
-    return CONVERT_DIR
-
-
-def of_another(*paths):
-    """Gives them away; returns what makes root obey the sticky bit, as nobody else can."""
-    if os.geteuid() != 0:
-        raise Skip("only root can give a directory away")
-    for path in paths:
-        os.chown(path, 65534, 65534)
-    return lambda: LIBC.prctl(DROP_BOUNDING, FOWNER, 0, 0, 0)
-
-
-@case("output-directory-of-another-user-in-a-sticky-folder")
-def output_of_another_user_sticky():
-    one_shard()
-    shutil.copytree("src", "shared/out")
-    os.chmod("shared/out", 0o777)
-    os.chmod("shared", 0o1777)
-    return Command(("convert", "src", "-o", "shared/out", "--to", "w4a8-ct", "--force"),
-                   preexec=of_another("shared", "shared/out"))
-
-
-@case("output-empty-directory-of-another-user-in-a-sticky-folder")
-def output_empty_of_another_user_sticky():
-    one_shard()
-    os.makedirs("shared/out")
-    os.chmod("shared", 0o1777)
-    return Command(("convert", "src", "-o", "shared/out", "--to", "w4a8-ct"),
-                   preexec=of_another("shared", "shared/out"))
-
-
-@case("output-file-of-another-user-in-a-sticky-folder")
-def output_file_of_another_user_sticky():
-    tensors(linear())
-    os.mkdir("shared", 0o777)
-    shutil.copy("in.safetensors", "shared/out.safetensors")
-    os.chmod("shared", 0o1777)
-    return Command(("convert", "in.safetensors", "-o", "shared/out.safetensors", "--to",
-                    "w4a8-ct", "--force"),
-                   preexec=of_another("shared", "shared/out.safetensors"))
 
 
 @case("output-partial-is-read-only")

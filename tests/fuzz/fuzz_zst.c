@@ -70,20 +70,6 @@ static void compare_with_libzstd(const uint8_t *whole, uint64_t size)
     free(all);
 }
 
-/* What is found without an index is what is read with one; without one, what frames say. */
-static void look_without_index(const uint8_t *whole, uint64_t size)
-{
-    uint8_t first[20];
-    struct tp_err err = {0};
-    size_t n = size < sizeof first ? size : sizeof first;
-    uint64_t said;
-    bool peeked = tp_zst_peek(-1, file_size, first, n, &err);
-    require(!err.code && (!whole || !peeked || memcmp(first, whole, n) == 0));
-    enum tp_code code = tp_zst_said(-1, file_size, "fuzz.zst", &said, &err);
-    require(code == err.code && (!code || err.what[0]));
-    require(!whole || code || said == UINT64_MAX || said == size);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     file = data;
@@ -103,18 +89,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (!code) {
             read_parts(zst, whole, part);
             require(tp_zst_largest(zst) >= (n > 0));
-            if (part == n) {
+            if (part == n)
                 compare_with_libzstd(whole, n);
-                look_without_index(whole, n);
-            }
         }
         if (n > part && !code) {
             uint8_t last;
             code = tp_zst_read(zst, &last, 1, n - 1, &err);
         }
         free(whole);
-    } else {
-        look_without_index(NULL, size);
     }
     if (code)
         require(err.code == code && err.what[0]);

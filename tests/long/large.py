@@ -223,7 +223,7 @@ def trees(work):
 
 def hostile_manifest(work, megabytes):
     """A manifest of so many small values, without its checksum or with it: neither `verify` nor a
-    second run takes memory for them."""
+    second run takes more memory for them than for their text, twice."""
     source, out = os.path.join(work, "few"), os.path.join(work, "manifest")
     sparse.make(source, tensors=30, shards=1, experts=8, hidden=128, inner=128)
     argv = ("convert", source, "-o", out, "--to", "w4a8-cutlass", "--quiet")
@@ -242,7 +242,7 @@ def hostile_manifest(work, megabytes):
                 f.seek(0)
                 f.write(signed)
         status, errors, seconds, peak = measure(*again)
-        check(status == right and within(peak, 64), f"{again[0]} with a manifest of {megabytes} MB: "
+        check(status == right and within(peak, 160), f"{again[0]} with a manifest of {megabytes} MB: "
               f"status {status}, {peak / 2**20:.0f} MiB, {seconds:.1f} s of CPU {errors}")
     shutil.rmtree(out)
 

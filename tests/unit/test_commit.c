@@ -227,31 +227,6 @@ static void a_directory_that_came_at_the_last_moment_stays(void **state)
     end_world();
 }
 
-/* A stranger's folder, by a link that takes the place of what was written. */
-static int link_and_rename(const char *from, const char *to)
-{
-    char moved[160], folder[160];
-    snprintf(moved, sizeof moved, "%s/moved", world.root);
-    snprintf(folder, sizeof folder, "%s/theirs", world.root);
-    snprintf(world.note, sizeof world.note, "%s/theirs/.tilepack-journal", world.root);
-    assert_int_equal(rename(from, moved), 0);
-    assert_int_equal(mkdir(folder, 0755), 0);
-    write_text(world.note, "theirs", 6);
-    assert_int_equal(symlink(folder, from), 0);
-    return real_os.rename(from, to);
-}
-
-static void nothing_is_removed_through_a_link_that_came_at_the_last_moment(void **state)
-{
-    struct tp_convert_result result;
-    (void)state;
-    make_world("out");
-    tp_os.rename = link_and_rename;
-    assert_int_equal(convert(false, &result), TP_E_USAGE);
-    assert_true(is_theirs());
-    end_world();
-}
-
 static int unknown_flag(const char *from, const char *to)
 {
     (void)from, (void)to;
@@ -996,7 +971,6 @@ int main(void)
         cmocka_unit_test(a_file_that_came_meanwhile_stays),
         cmocka_unit_test(a_file_that_came_at_the_last_moment_stays),
         cmocka_unit_test(a_directory_that_came_at_the_last_moment_stays),
-        cmocka_unit_test(nothing_is_removed_through_a_link_that_came_at_the_last_moment),
         cmocka_unit_test(a_file_system_without_the_promise_renames),
         cmocka_unit_test(a_shard_with_other_digits_is_made_anew),
         cmocka_unit_test(another_source_of_the_same_times_is_not_gone_on_with),

@@ -396,6 +396,7 @@ static void memory_failures(void **state)
     assert_int_equal(tp_leafhash_written(&h, 0, NULL, m.size, &err), TP_OK);
     tp_os.malloc = no_memory;
     assert_int_equal(tp_leafhash_settle(&h, read_memory, &m, &settle_err), TP_E_MEMORY);
+    tp_os.calloc = no_zeroed_memory;
     assert_int_equal(tp_leafhash_file(m.size, 2, read_memory, &m, root, &file_err), TP_E_MEMORY);
     tp_os = saved;
     tp_leafhash_close(&h);

@@ -405,35 +405,6 @@ static void test_descriptors_end(void **state)
     assert_non_null(strstr(err.hint, "ulimit -n"));
 }
 
-static uid_t another(void) { return geteuid() + 4242; }
-
-/* Network and FAT file systems may give all files to one user, who is not the process's. */
-static void test_given_away(void **state)
-{
-    const struct tp_os real = tp_os;
-    struct tp_err err = {0};
-    char path[4200];
-    int dir, fd;
-    (void)state;
-    snprintf(path, sizeof path, "%s/own", folder);
-    tp_os.geteuid = another;
-    assert_int_equal(tp_below_open_dir(folder, &dir, &err), TP_OK);
-    for (int i = 0; i < 2; i++) { /* a new one, and what an earlier run made */
-        assert_int_equal(tp_below_open_own(dir, "own", 0666, path, &fd, &err), TP_OK);
-        close(fd);
-    }
-    assert_int_equal(tp_below_open_own(AT_FDCWD, path, 0666, path, &fd, &err), TP_OK);
-    close(fd);
-    if (geteuid() == 0) { /* of somebody else, whose new files there would not be */
-        assert_int_equal(chown(path, 4243, (gid_t)-1), 0);
-        assert_int_equal(tp_below_open_own(AT_FDCWD, path, 0666, path, &fd, &err), TP_E_USAGE);
-        assert_non_null(strstr(err.what, "another user"));
-    }
-    tp_os = real;
-    close(dir);
-    assert_int_equal(unlink(path), 0);
-}
-
 static void *no_malloc(size_t size)
 {
     (void)size;
@@ -527,7 +498,7 @@ int main(void)
         TEST(test_transfers), TEST(test_failures),    TEST(test_names),
         TEST(test_regular),   TEST(test_slurp),       TEST(test_list),
         TEST(test_inside),    TEST(test_descriptors), TEST(test_descriptors_end),
-        TEST(test_memory),    TEST(test_system_out_of_memory), TEST(test_given_away),
+        TEST(test_memory),    TEST(test_system_out_of_memory),
         TEST(memory_of_the_machine),
     };
     return cmocka_run_group_tests_name("os", tests, NULL, NULL);

@@ -7,13 +7,7 @@
  */
 #include "kernels/cuda/cuda_groups.cuh"
 
-struct rows_args {
-    const uint8_t *in;
-    uint2 *codes;
-    uint8_t *scale;
-    uint32_t *flags;
-    uint64_t k;
-    uint32_t rule, scale_rule;
+struct rows_args : dev_weight {
     bool half; /* scales are stored as bf16, else as fp32 */
 };
 
@@ -36,7 +30,7 @@ static __global__ __launch_bounds__(GROUPS_THREADS) void encode_rows(const struc
     dev_row<DT, ITEMS> row;
     row.in = a.in + blockIdx.x * a.k * (TP_IS32(DT) ? 4 : 2);
     row.eights = (uint32_t)(a.k / 8);
-    uint2 *codes = a.codes + (uint64_t)blockIdx.x * row.eights;
+    uint2 *codes = (uint2 *)a.codes + (uint64_t)blockIdx.x * row.eights;
     const uint32_t amax = dev_row_amax(&row);
     const dev_fp8 f = dev_fp8_of(a.rule, a.scale_rule, amax);
     const bool quick = amax < TP_F32_INF_BITS; /* infinities are divided the long way */
@@ -54,16 +48,9 @@ static __global__ __launch_bounds__(GROUPS_THREADS) void encode_rows(const struc
 
 static struct rows_args args_of(const struct tp_op *op, struct tp_args *args)
 {
-    const int scale = tp_op_find(op, TP_ROLE_SCALE);
     struct rows_args a;
-    a.in = (const uint8_t *)args->in[0];
-    a.codes = (uint2 *)args->out[tp_op_find(op, TP_ROLE_CODES)];
-    a.scale = (uint8_t *)args->out[scale];
-    a.flags = args->device_flags;
-    a.k = args->box.k;
-    a.rule = op->rule;
-    a.scale_rule = op->scale_rule;
-    a.half = op->out[scale].element == TP_ELEM_BF16;
+    static_cast<dev_weight &>(a) = dev_weight_of(op, args);
+    a.half = op->out[tp_op_find(op, TP_ROLE_SCALE)].element == TP_ELEM_BF16;
     return a;
 }
 

@@ -19,17 +19,6 @@ template <int DT> struct int4_shape {
     static const int groups = TP_IS32(DT) ? 2 : 4;
 };
 
-struct int4_args {
-    const uint8_t *in;
-    uint8_t *codes, *scale;
-    float *channel;
-    uint32_t *flags;
-    uint64_t n, k, groups; /* groups: of the whole weight, or of a row */
-    uint32_t rule, channel_rule, tiles_n;
-    bool skip_zero;
-    dev_map map;
-};
-
 /* The scale of one group, held by the lanes whose item it is. `most`: two bf16
  * numbers near 7 s, whose quotients still round to 7. */
 struct int4_scale {
@@ -314,31 +303,9 @@ encode_w4a8(const __grid_constant__ struct int4_args a)
     finish_rows(a, scales, pitch, e, nt * 16);
 }
 
-static struct int4_args args_of(const struct tp_op *op, struct tp_args *args)
-{
-    struct int4_args a;
-    int scale = tp_op_find(op, TP_ROLE_SCALE), channel = tp_op_find(op, TP_ROLE_CHANNEL);
-    if (scale < 0)
-        scale = tp_op_find(op, TP_ROLE_GROUP8);
-    a.in = (const uint8_t *)args->in[0];
-    a.codes = (uint8_t *)args->out[tp_op_find(op, TP_ROLE_CODES)];
-    a.scale = (uint8_t *)args->out[scale];
-    a.channel = channel < 0 ? NULL : (float *)args->out[channel];
-    a.flags = args->device_flags;
-    a.n = args->box.n;
-    a.k = args->box.k;
-    a.groups = args->box.k / 128;
-    a.rule = op->rule;
-    a.tiles_n = (uint32_t)(args->box.n / 16);
-    a.channel_rule = op->channel_rule;
-    a.skip_zero = op->skip_zero_groups;
-    a.map = dev_map_of(NULL, op->table);
-    return a;
-}
-
 template <int DT> static void launch_row(const struct tp_op *op, struct tp_args *args)
 {
-    struct int4_args a = args_of(op, args);
+    struct int4_args a = int4_args_of(op, args);
     a.groups *= a.n * args->box.e;
     uint64_t grid = dev_ceil(a.groups, 2 * int4_shape<DT>::groups * (GROUPS_THREADS / 32));
     if (args->box.k % 128 != 0 || grid > 0x7FFFFFFFu)
@@ -350,7 +317,7 @@ template <int DT> static void launch_row(const struct tp_op *op, struct tp_args 
 template <int DT, int LANES>
 static void launch_groups(const struct tp_op *op, struct tp_args *args)
 {
-    struct int4_args a = args_of(op, args);
+    struct int4_args a = int4_args_of(op, args);
     a.groups = args->box.e * a.n * (a.k / (8 * LANES));
     uint64_t grid =
         dev_ceil(a.groups, int4_shape<DT>::groups * (32 / LANES) * (GROUPS_THREADS / 32));
@@ -366,7 +333,7 @@ static void launch_channel(const struct tp_op *op, struct tp_args *args)
 {
     const uint32_t rows = (uint32_t)(args->box.e * args->box.n);
     encode_channel<DT, ITEMS>
-        <<<rows, GROUPS_THREADS, 0, (cudaStream_t)args->stream>>>(args_of(op, args));
+        <<<rows, GROUPS_THREADS, 0, (cudaStream_t)args->stream>>>(int4_args_of(op, args));
 }
 
 template <int DT> static void launch_sized(const struct tp_op *op, struct tp_args *args)
@@ -383,7 +350,7 @@ template <int DT> static void launch_sized(const struct tp_op *op, struct tp_arg
 
 template <int DT> static void launch_w4a8(const struct tp_op *op, struct tp_args *args)
 {
-    struct int4_args a = args_of(op, args);
+    struct int4_args a = int4_args_of(op, args);
     uint64_t grid = args->box.e * a.tiles_n, shared = 16 * (a.groups | 1) * sizeof(uint32_t);
     if (args->box.k % 128 != 0 || args->box.n % 16 != 0 || grid > 0x7FFFFFFFu ||
         shared > W4A8_MAX_SHARED - 512)

@@ -8,12 +8,7 @@
 #include "kernels/cuda/cuda_groups.cuh"
 #include "kernels/cuda/cuda_int8.cuh"
 
-struct int8_args {
-    const uint8_t *in;
-    uint2 *codes;
-    uint16_t *scale;
-    uint32_t *flags;
-    uint64_t k;
+struct int8_args : dev_weight {
     uint32_t flip;      /* of codes plus 128: 0x80808080, else 0 */
     bool f16, round; /* the scales; quotients, to the type of the scale */
 };
@@ -69,10 +64,10 @@ static __global__ __launch_bounds__(GROUPS_THREADS) void int8_rows(const struct 
     row.in = a.in + blockIdx.x * a.k * (TP_IS32(DT) ? 4 : 2);
     row.eights = (uint32_t)(a.k / 8);
     const int8_scale s = int8_scale_of(a, dev_row_amax(&row));
-    uint2 *codes = a.codes + (uint64_t)blockIdx.x * row.eights;
+    uint2 *codes = (uint2 *)a.codes + (uint64_t)blockIdx.x * row.eights;
     if (threadIdx.x == 0) {
         int8_flag(a, s);
-        a.scale[blockIdx.x] = (uint16_t)s.bits;
+        ((uint16_t *)a.scale)[blockIdx.x] = (uint16_t)s.bits;
     }
     dev_row_each(row, [&](uint32_t i, const dev_raw8<DT> &r) {
         codes[i] = int8_codes<DT>(a, r, s);
@@ -81,14 +76,9 @@ static __global__ __launch_bounds__(GROUPS_THREADS) void int8_rows(const struct 
 
 static struct int8_args args_of(const struct tp_op *op, struct tp_args *args)
 {
-    const int codes = tp_op_find(op, TP_ROLE_CODES);
     struct int8_args a;
-    a.in = (const uint8_t *)args->in[0];
-    a.codes = (uint2 *)args->out[codes];
-    a.scale = (uint16_t *)args->out[tp_op_find(op, TP_ROLE_SCALE)];
-    a.flags = args->device_flags;
-    a.k = args->box.k;
-    a.flip = op->out[codes].element == TP_ELEM_UINT8B128 ? 0x80808080u : 0;
+    static_cast<dev_weight &>(a) = dev_weight_of(op, args);
+    a.flip = op->out[tp_op_find(op, TP_ROLE_CODES)].element == TP_ELEM_UINT8B128 ? 0x80808080u : 0;
     a.f16 = op->scale_rule == TP_INT_SCALE_F16;
     a.round = op->rule == TP_INT4_QUOTIENT_BF16;
     return a;

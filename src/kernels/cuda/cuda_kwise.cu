@@ -12,14 +12,9 @@
 
 enum kwise_mode { KWISE_128X128, KWISE_1X128, KWISE_1X32_TILES, KWISE_1X32_ROWS };
 
-struct kwise_args {
-    const uint8_t *in;
-    uint8_t *codes, *scale;
-    uint32_t *flags;
-    uint64_t n, k;
+struct kwise_args : dev_weight {
     uint32_t tiles_n, tiles_k;
     uint32_t blocks_k; /* scales along K */
-    uint32_t rule, scale_rule;
     bool packed, bf16; /* how 128x128 scales are stored */
 };
 
@@ -265,17 +260,10 @@ template <int DT, int MODE> static void launch(const struct tp_op *op, struct tp
         tp_cuda_encode_any(op, args);
         return;
     }
-    a.in = (const uint8_t *)args->in[0];
-    a.codes = (uint8_t *)args->out[tp_op_find(op, TP_ROLE_CODES)];
-    a.scale = (uint8_t *)args->out[scale - op->out];
-    a.flags = args->device_flags;
-    a.n = box.n;
-    a.k = box.k;
+    static_cast<dev_weight &>(a) = dev_weight_of(op, args);
     a.tiles_n = (uint32_t)tiles_n;
     a.tiles_k = (uint32_t)tiles_k;
     a.blocks_k = (uint32_t)dev_ceil(box.k, scale->per_k);
-    a.rule = op->rule;
-    a.scale_rule = op->scale_rule;
     a.packed = scale->place == TP_PLACE_MN_PACKED4;
     a.bf16 = scale->element == TP_ELEM_BF16;
     encode_kwise<DT, MODE><<<(uint32_t)(tiles_n * tiles_k * box.e), shape::threads, 0,

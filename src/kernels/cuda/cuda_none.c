@@ -4,6 +4,8 @@
 
 #ifndef TP_HAVE_CUDA
 
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* nothing is done with any */
+
 static enum tp_code none(struct tp_err *err)
 {
     return tp_fail(err, TP_E_MEMORY, "this build has no CUDA");
@@ -17,7 +19,6 @@ const char *tp_cuda_why_none(void) { return "this build has no CUDA"; }
 
 enum tp_code tp_cuda_query(int device, struct tp_cuda_device *info, struct tp_err *err)
 {
-    (void)device, (void)info;
     return none(err);
 }
 
@@ -25,103 +26,77 @@ enum tp_code tp_cuda_open(int device, uint64_t input_bytes, uint64_t output_byte
                           uint64_t scratch_bytes, struct tp_cuda_lane **lane, bool *no_memory,
                           struct tp_err *err)
 {
-    (void)device, (void)input_bytes, (void)output_bytes, (void)scratch_bytes;
     *lane = NULL;
     *no_memory = false;
     return none(err);
 }
 
-void *tp_cuda_input(struct tp_cuda_lane *lane)
-{
-    (void)lane;
-    return NULL;
-}
+void *tp_cuda_input(struct tp_cuda_lane *lane) { return NULL; }
 
-void *tp_cuda_output(struct tp_cuda_lane *lane)
-{
-    (void)lane;
-    return NULL;
-}
+void *tp_cuda_output(struct tp_cuda_lane *lane) { return NULL; }
 
 enum tp_code tp_cuda_run(struct tp_cuda_lane *lane, struct tp_cuda_call *call,
                          struct tp_err *err)
 {
-    (void)lane, (void)call;
     return none(err);
 }
 
-void tp_cuda_close(struct tp_cuda_lane *lane) { (void)lane; }
+void tp_cuda_close(struct tp_cuda_lane *lane) {}
 
-uint64_t tp_cuda_compare_scratch(uint64_t count)
-{
-    (void)count;
-    return 0;
-}
+uint64_t tp_cuda_compare_scratch(uint64_t count) { return 0; }
 
 enum tp_code tp_cuda_compare(enum tp_dtype dtype, const void *a, const void *b, uint64_t count,
                              void *scratch, void *stream, struct tp_cuda_errors *errors,
                              struct tp_err *err)
 {
-    (void)dtype, (void)a, (void)b, (void)count, (void)scratch, (void)stream, (void)errors;
     return none(err);
 }
 
 enum tp_code tp_cuda_enter(int device, int *before, struct tp_err *err)
 {
-    (void)device;
     *before = 0;
     return none(err);
 }
 
-enum tp_code tp_cuda_leave(int before, struct tp_err *err)
-{
-    (void)before;
-    return none(err);
-}
+enum tp_code tp_cuda_leave(int before, struct tp_err *err) { return none(err); }
 
 enum tp_code tp_cuda_copier_open(int device, void *after, unsigned lanes, unsigned slots,
                                  uint64_t slot_bytes, struct tp_cuda_copier **copier,
                                  struct tp_err *err)
 {
-    (void)device, (void)after, (void)lanes, (void)slots, (void)slot_bytes;
     *copier = NULL;
     return none(err);
 }
 
 enum tp_code tp_cuda_copier_begin(struct tp_cuda_copier *copier, struct tp_err *err)
 {
-    (void)copier;
     return none(err);
 }
 
 enum tp_code tp_cuda_copier_take(struct tp_cuda_copier *copier, unsigned lane, unsigned i,
                                  void **slot, struct tp_err *err)
 {
-    (void)copier, (void)lane, (void)i, (void)slot;
     return none(err);
 }
 
 enum tp_code tp_cuda_copier_copy(struct tp_cuda_copier *copier, unsigned lane, void *to,
                                  const void *from, uint64_t bytes, struct tp_err *err)
 {
-    (void)copier, (void)lane, (void)to, (void)from, (void)bytes;
     return none(err);
 }
 
 enum tp_code tp_cuda_copier_mark(struct tp_cuda_copier *copier, unsigned lane, unsigned i,
                                  struct tp_err *err)
 {
-    (void)copier, (void)lane, (void)i;
     return none(err);
 }
 
 enum tp_code tp_cuda_copier_finish(struct tp_cuda_copier *copier, unsigned lane,
                                    struct tp_err *err)
 {
-    (void)copier, (void)lane;
     return none(err);
 }
 
-void tp_cuda_copier_close(struct tp_cuda_copier *copier) { (void)copier; }
+void tp_cuda_copier_close(struct tp_cuda_copier *copier) {}
 
 #endif

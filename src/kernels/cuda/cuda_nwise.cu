@@ -12,14 +12,9 @@
 
 enum { NWISE_THREADS = 256, NWISE_K = 128 };
 
-struct nwise_args {
-    const uint8_t *in;
-    uint8_t *codes, *scale;
-    uint32_t *flags;
-    uint64_t n, k;
+struct nwise_args : dev_weight {
     uint32_t tiles_n, tiles_k; /* of thread blocks */
     uint32_t scale_tiles_n;    /* of 128x4 scales */
-    uint32_t rule;
 };
 
 template <int DT> struct nwise_shape {
@@ -182,16 +177,10 @@ template <int DT> static void launch(const struct tp_op *op, struct tp_args *arg
         tp_cuda_encode_any(op, args);
         return;
     }
-    a.in = (const uint8_t *)args->in[0];
-    a.codes = (uint8_t *)args->out[tp_op_find(op, TP_ROLE_CODES)];
-    a.scale = (uint8_t *)args->out[tp_op_find(op, TP_ROLE_SCALE)];
-    a.flags = args->device_flags;
-    a.n = box.n;
-    a.k = box.k;
+    static_cast<dev_weight &>(a) = dev_weight_of(op, args);
     a.tiles_n = (uint32_t)tiles_n;
     a.tiles_k = (uint32_t)tiles_k;
     a.scale_tiles_n = (uint32_t)dev_ceil(box.n, 128);
-    a.rule = op->rule;
     uint32_t grid = (uint32_t)(tiles_n * tiles_k * box.e);
     if (op->block_k == 32)
         encode_nwise<DT, true><<<grid, NWISE_THREADS, 0, stream>>>(a);

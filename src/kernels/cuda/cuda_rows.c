@@ -33,17 +33,23 @@ static bool block_is(const struct tp_op *op, uint32_t n, uint32_t k)
     return op->block_n == n && op->block_k == k;
 }
 
+/* A scale for each k elements of a row; 0: for each row. */
+static bool grouped(const struct tp_op *op, enum tp_element codes, enum tp_element scale,
+                    uint32_t k)
+{
+    return block_is(op, 1, k) && codes_are(op, codes) &&
+           is(out_of(op, TP_ROLE_SCALE), scale, 1, k);
+}
+
 static bool int4_row(const struct tp_op *op)
 {
-    return block_is(op, 1, 128) && codes_are(op, TP_ELEM_INT4) &&
-           is(out_of(op, TP_ROLE_SCALE), TP_ELEM_BF16, 1, 128);
+    return grouped(op, TP_ELEM_INT4, TP_ELEM_BF16, 128);
 }
 
 static bool int4_sized(const struct tp_op *op)
 {
     const uint32_t k = op->block_k;
-    return (k == 32 || k == 64 || k == 0) && block_is(op, 1, k) && codes_are(op, TP_ELEM_INT4) &&
-           is(out_of(op, TP_ROLE_SCALE), TP_ELEM_BF16, 1, k);
+    return (k == 32 || k == 64 || k == 0) && grouped(op, TP_ELEM_INT4, TP_ELEM_BF16, k);
 }
 
 static bool int4_w4a8(const struct tp_op *op)
@@ -93,14 +99,12 @@ static bool fp8_sm100(const struct tp_op *op)
 
 static bool fp8_rows(const struct tp_op *op)
 {
-    return block_is(op, 1, 128) && codes_are(op, TP_ELEM_E4M3) &&
-           is(out_of(op, TP_ROLE_SCALE), TP_ELEM_F32, 1, 128);
+    return grouped(op, TP_ELEM_E4M3, TP_ELEM_F32, 128);
 }
 
 static bool mx_kwise(const struct tp_op *op)
 {
-    return block_is(op, 1, 32) && codes_are(op, TP_ELEM_E4M3) &&
-           is(out_of(op, TP_ROLE_SCALE), TP_ELEM_E8M0, 1, 32);
+    return grouped(op, TP_ELEM_E4M3, TP_ELEM_E8M0, 32);
 }
 
 static bool mx_nwise(const struct tp_op *op)
@@ -111,14 +115,12 @@ static bool mx_nwise(const struct tp_op *op)
 
 static bool mxfp4_kwise(const struct tp_op *op)
 {
-    return block_is(op, 1, 32) && codes_are(op, TP_ELEM_E2M1) &&
-           is(out_of(op, TP_ROLE_SCALE), TP_ELEM_E8M0, 1, 32);
+    return grouped(op, TP_ELEM_E2M1, TP_ELEM_E8M0, 32);
 }
 
 static bool nvfp4_kwise(const struct tp_op *op)
 {
-    return block_is(op, 1, 16) && codes_are(op, TP_ELEM_E2M1) &&
-           is(out_of(op, TP_ROLE_SCALE), TP_ELEM_E4M3, 1, 16);
+    return grouped(op, TP_ELEM_E2M1, TP_ELEM_E4M3, 16);
 }
 
 /* Whatever the layout is; the functions send what has no tables to the general kernels. */

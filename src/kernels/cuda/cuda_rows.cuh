@@ -17,6 +17,30 @@
             launch<TP_F32>(__VA_ARGS__);                        \
     } while (0)
 
+/* What kernels of rows are given of a weight: values, where the outputs go, sizes, rules. */
+struct dev_weight {
+    const uint8_t *in;
+    uint8_t *codes, *scale; /* or group scales */
+    uint32_t *flags;
+    uint64_t n, k;
+    uint32_t rule, scale_rule;
+};
+
+static inline struct dev_weight dev_weight_of(const struct tp_op *op, const struct tp_args *args)
+{
+    const int scale = tp_op_find(op, TP_ROLE_SCALE);
+    struct dev_weight w;
+    w.in = (const uint8_t *)args->in[0];
+    w.codes = (uint8_t *)args->out[tp_op_find(op, TP_ROLE_CODES)];
+    w.scale = (uint8_t *)args->out[scale < 0 ? tp_op_find(op, TP_ROLE_GROUP8) : scale];
+    w.flags = args->device_flags;
+    w.n = args->box.n;
+    w.k = args->box.k;
+    w.rule = op->rule;
+    w.scale_rule = op->scale_rule;
+    return w;
+}
+
 /* The smaller of two bf16 pairs, pair by pair. */
 static __device__ __forceinline__ uint32_t dev_min_bf16x2(uint32_t a, uint32_t b)
 {

@@ -3,19 +3,15 @@
 #ifndef TP_KERNELS_CUDA_SEARCH_INT4_CUH
 #define TP_KERNELS_CUDA_SEARCH_INT4_CUH
 
+#include "kernels/cuda/cuda_int4.cuh"
 #include "kernels/cuda/cuda_search.cuh"
 
 enum { INT4_THREADS = 256, GROUP_LANES = 8, LANE_VALUES = 16 };
 
-struct int4_search_args {
-    const uint8_t *in;
-    uint8_t *codes, *scale; /* scale: bf16, or packed group scales */
-    float *channel;
-    uint32_t *flags;
-    uint64_t n, k, rows, groups, all_groups; /* groups: of a row */
-    uint32_t rule, channel_rule;
-    bool skip_zero, tiled; /* tiled: w4a8-cutlass */
-    dev_map map;
+/* `groups` are those of a row. */
+struct int4_search_args : int4_args {
+    uint64_t rows, all_groups;
+    bool tiled; /* w4a8-cutlass */
     struct dev_search how;
     float shrink[TP_SEARCH_INT4]; /* largest magnitudes to candidate scales, but the first */
 };
@@ -24,24 +20,10 @@ static inline struct int4_search_args int4_search_args_of(const struct tp_op *op
                                                           struct tp_args *args)
 {
     struct int4_search_args a;
-    int scale = tp_op_find(op, TP_ROLE_SCALE), channel = tp_op_find(op, TP_ROLE_CHANNEL);
-    a.tiled = scale < 0;
-    if (scale < 0)
-        scale = tp_op_find(op, TP_ROLE_GROUP8);
-    a.in = (const uint8_t *)args->in[0];
-    a.codes = (uint8_t *)args->out[tp_op_find(op, TP_ROLE_CODES)];
-    a.scale = (uint8_t *)args->out[scale];
-    a.channel = channel < 0 ? NULL : (float *)args->out[channel];
-    a.flags = args->device_flags;
-    a.n = args->box.n;
-    a.k = args->box.k;
+    static_cast<int4_args &>(a) = int4_args_of(op, args);
+    a.tiled = tp_op_find(op, TP_ROLE_SCALE) < 0;
     a.rows = args->box.e * args->box.n;
-    a.groups = args->box.k / 128;
     a.all_groups = a.rows * a.groups;
-    a.rule = op->rule;
-    a.channel_rule = op->channel_rule;
-    a.skip_zero = op->skip_zero_groups;
-    a.map = dev_map_of(NULL, op->table);
     a.how = dev_search_of(op, args);
     for (int i = 0; i < TP_SEARCH_INT4; i++)
         a.shrink[i] = tp_search_int4_factor(op->search_signed, tp_search_int4_thousandths(i));

@@ -198,10 +198,11 @@ enum tp_code tp_args_check(const struct tp_args *args, struct tp_err *err)
 {
     if (!(args->flags & TP_FAILED))
         return TP_OK;
-    tp_err_hint(err, "this is a defect of tilepack: please report it with the command line");
-    return tp_fail(err, TP_E_UNSUPPORTED, "a layout of the format has no meaning for a weight of "
-                   "%llu x %llu x %llu", (unsigned long long)args->box.e,
-                   (unsigned long long)args->box.n, (unsigned long long)args->box.k);
+    return tp_refuse(err, TP_E_UNSUPPORTED,
+                     "this is a defect of tilepack: please report it with the command line",
+                     "a layout of the format has no meaning for a weight of %llu x %llu x %llu",
+                     (unsigned long long)args->box.e, (unsigned long long)args->box.n,
+                     (unsigned long long)args->box.k);
 }
 
 /* ---- encoding ----------------------------------------------------------- */

@@ -77,9 +77,9 @@ static enum tp_code check_repack(const tilepack_weight *from, const tilepack_wei
         return tp_fail(err, TP_E_USAGE, "the two weights differ in size");
     if (tilepack_can_repack(from, to))
         return check_experts(from, "take over", err);
-    tp_err_hint(err, "decode it and quantize the values");
-    return tp_fail(err, TP_E_UNSUPPORTED, "codes of %s cannot be taken over into %s",
-                   from->format->name, to->format->name);
+    return tp_refuse(err, TP_E_UNSUPPORTED, "decode it and quantize the values",
+                     "codes of %s cannot be taken over into %s", from->format->name,
+                     to->format->name);
 }
 
 /* A tensor of a packed input that decoding can do without: a global scale only where the

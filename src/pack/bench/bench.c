@@ -9,6 +9,7 @@
 #include "pack/bench/bench_cpu.h"
 #include "pack/bench/bench_cuda.h"
 #include "pack/os/os.h"
+#include "pack/os/threads.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,12 +88,11 @@ static enum tp_code choose_formats(struct lister *l)
     for (size_t i = 0; i < l->options->format_count; i++, found = 0) {
         for (size_t f = 0; f < l->count; f++)
             found += strcmp(l->options->formats[i], l->formats[f].format->name) == 0;
-        if (!found) {
-            tp_err_hint(l->err, "'tilepack formats' lists them; only those that are written "
-                                "have kernels to measure");
-            return tp_fail(l->err, TP_E_USAGE, "there is no format '%s' to measure",
-                           l->options->formats[i]);
-        }
+        if (!found)
+            return tp_refuse(l->err, TP_E_USAGE,
+                             "'tilepack formats' lists them; only those that are written have "
+                             "kernels to measure", "there is no format '%s' to measure",
+                             l->options->formats[i]);
     }
     return apply_settings(l);
 }
@@ -349,19 +349,19 @@ static enum tp_code check_any(struct lister *l)
 {
     if (l->bench->count)
         return TP_OK;
-    if (l->options->searched) {
-        tp_err_hint(l->err, "'tilepack formats FORMAT' says which searches a format has, and what it "
-                            "needs of a shape");
-        return tp_fail(l->err, TP_E_USAGE, "no kernel does this search for these formats and shapes");
-    }
-    if (on_gpu(l)) {
-        tp_err_hint(l->err, "'tilepack formats FORMAT' shows what a format needs of a shape");
-        return tp_fail(l->err, TP_E_USAGE, "no GPU kernel takes these formats and shapes");
-    }
-    tp_err_hint(l->err, "--verbose measures the reference as well; 'tilepack formats FORMAT' "
-                        "shows what a format needs of a shape");
-    return tp_fail(l->err, TP_E_USAGE,
-                   "no fast kernel of this machine takes these formats and shapes");
+    if (l->options->searched)
+        return tp_refuse(l->err, TP_E_USAGE,
+                         "'tilepack formats FORMAT' says which searches a format has, and what it "
+                         "needs of a shape",
+                         "no kernel does this search for these formats and shapes");
+    if (on_gpu(l))
+        return tp_refuse(l->err, TP_E_USAGE,
+                         "'tilepack formats FORMAT' shows what a format needs of a shape",
+                         "no GPU kernel takes these formats and shapes");
+    return tp_refuse(l->err, TP_E_USAGE,
+                     "--verbose measures the reference as well; 'tilepack formats FORMAT' shows "
+                     "what a format needs of a shape",
+                     "no fast kernel of this machine takes these formats and shapes");
 }
 
 enum tp_code tp_bench_open(const struct tp_bench_options *options, struct tp_bench *bench,
@@ -382,8 +382,9 @@ enum tp_code tp_bench_open(const struct tp_bench_options *options, struct tp_ben
 
 static enum tp_code no_device(const char *spec, const char *why, struct tp_err *err)
 {
-    tp_err_hint(err, "use --device cpu, or --device auto to take a GPU where there is one");
-    return tp_fail(err, TP_E_MEMORY, "--device %s: %s", spec, why);
+    return tp_refuse(err, TP_E_MEMORY,
+                     "use --device cpu, or --device auto to take a GPU where there is one",
+                     "--device %s: %s", spec, why);
 }
 
 enum tp_code tp_bench_device(const char *spec, int *device, struct tp_err *err)
@@ -398,10 +399,9 @@ enum tp_code tp_bench_device(const char *spec, int *device, struct tp_err *err)
     if (strncmp(spec, "cuda:", 5) == 0) {
         char *end;
         id = strtol(spec + 5, &end, 10);
-        if (end == spec + 5 || *end) {
-            tp_err_hint(err, "name one: --device cuda:0");
-            return tp_fail(err, TP_E_USAGE, "--device %s: one device is measured at a time", spec);
-        }
+        if (end == spec + 5 || *end)
+            return tp_refuse(err, TP_E_USAGE, "name one: --device cuda:0",
+                             "--device %s: one device is measured at a time", spec);
     }
     if (count == 0)
         return no_device(spec, tp_cuda_why_none(), err);
@@ -443,9 +443,8 @@ static enum tp_code measure_gpu(const struct tp_bench *bench, const struct tp_be
 enum tp_code tp_bench_measure(struct tp_bench *bench, size_t i, struct tp_bench_result *result,
                               struct tp_err *err)
 {
-    int signal = bench->options.stop ? atomic_load(bench->options.stop) : 0;
-    if (signal)
-        return tp_fail(err, signal == 2 ? TP_E_INTERRUPT : TP_E_TERMINATE, "interrupted");
+    if (tp_stopped(bench->options.stop, err))
+        return err->code;
     if (bench->options.device != TP_BENCH_CPU)
         return measure_gpu(bench, &bench->cases[i], result, err);
     return tp_bench_cpu(&bench->cpu, &bench->options, &bench->cases[i], result, err);

@@ -17,6 +17,7 @@
 #include "pack/plan/cut/box.h"
 #include "pack/os/os.h"
 #include "pack/os/buffer.h"
+#include "pack/os/threads.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -594,8 +595,5 @@ enum tp_code tp_bench_cpu(struct tp_bench_cpu **cpu, const struct tp_bench_optio
         result->write_bytes += job->pieces[i].out_bytes;
     }
     measure(*cpu, options->stop, result);
-    int signal = options->stop ? atomic_load(options->stop) : 0;
-    if (signal)
-        return tp_fail(err, signal == 2 ? TP_E_INTERRUPT : TP_E_TERMINATE, "interrupted");
-    return TP_OK;
+    return tp_stopped(options->stop, err);
 }

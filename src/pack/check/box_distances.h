@@ -29,7 +29,8 @@ enum tp_code tp_box_distances_of(const struct tp_plan *plan, const struct tp_sid
                                  struct tp_box_buffers *buffers,
                                  struct tp_box_distances *distances, struct tp_err *err);
 
-/* Bytes that the buffers of that take for a part of the box, and those of tp_box_rows(), at most. */
+/* Bytes that the buffers of that take for a part of the box, and those of tp_box_rows(), at most.
+ * */
 uint64_t tp_box_distances_bytes(const struct tp_plan *plan, const struct tp_observed *seen,
                                 const struct tp_box *part, bool search);
 

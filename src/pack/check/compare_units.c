@@ -8,24 +8,25 @@
 
 #include "base/num.h"
 #include "pack/os/os.h"
+#include "pack/os/threads.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
-enum { MAX_THREADS = 64 };
 #define BOX_VALUES (UINT64_C(1) << 19)
 #define STRETCH (UINT64_C(1) << 16) /* boxes whose sums wait to be added */
 
 struct job {
     const struct tp_side *a, *b;
     const struct tp_unit *unit_a, *unit_b;
-    atomic_int *stop;
     uint64_t n_step, k_step, n_count, k_count, count;
     struct tp_distance *parts; /* of the boxes from `first` to `end` */
     uint64_t first, end;
-    atomic_uint_fast64_t next;
-    pthread_mutex_t lock; /* of err */
-    struct tp_err err;
+};
+
+/* What a thread has for itself. */
+struct own {
+    struct tp_value_reader readers[2];
+    struct tp_buffer values[2];
 };
 
 /* Smallest steps at which both sides can be decoded without reading more. */
@@ -84,11 +85,6 @@ static struct tp_box box_at(const struct job *job, uint64_t i)
     return box;
 }
 
-static bool stopped(const struct job *job)
-{
-    return job->stop && atomic_load(job->stop);
-}
-
 /* The index of a box's element in the whole [E,N,K]. */
 static uint64_t whole_index(const struct job *job, const struct tp_box *box, uint64_t i)
 {
@@ -96,44 +92,34 @@ static uint64_t whole_index(const struct job *job, const struct tp_box *box, uin
     return (box->e * all.n + box->n + i / box->size.k) * all.k + box->k + i % box->size.k;
 }
 
-static enum tp_code one_box(struct job *job, uint64_t i, struct tp_value_reader readers[2],
-                            struct tp_buffer values[2], struct tp_err *err)
+/* Box number i of the stretch. */
+static enum tp_code one_box(void *arg, void *memory, uint64_t i, struct tp_err *err)
 {
-    struct tp_box box = box_at(job, i);
+    const struct job *job = arg;
+    struct own *own = memory;
+    struct tp_box box = box_at(job, job->first + i);
     uint64_t count = box.size.n * box.size.k;
+    const struct tp_buffer *values = own->values;
     enum tp_code code;
-    if ((code = tp_buffer_room(&values[0], count * sizeof(float), err)) ||
-        (code = tp_buffer_room(&values[1], count * sizeof(float), err)) ||
-        (code = tp_read_values(job->a, job->unit_a, &box, values[0].data, &readers[0], err)) ||
-        (code = tp_read_values(job->b, job->unit_b, &box, values[1].data, &readers[1], err)))
+    if ((code = tp_buffer_room(&own->values[0], count * sizeof(float), err)) ||
+        (code = tp_buffer_room(&own->values[1], count * sizeof(float), err)) ||
+        (code = tp_read_values(job->a, job->unit_a, &box, values[0].data, &own->readers[0],
+                               err)) ||
+        (code = tp_read_values(job->b, job->unit_b, &box, values[1].data, &own->readers[1], err)))
         return code;
-    struct tp_distance *part = &job->parts[i - job->first];
+    struct tp_distance *part = &job->parts[i];
     tp_distance_of(TP_F32, values[0].data, values[1].data, count, part);
     part->first = whole_index(job, &box, part->first);
     return TP_OK;
 }
 
-static void *worker(void *arg)
+static void close_own(void *memory)
 {
-    struct job *job = arg;
-    struct tp_value_reader readers[2] = {0};
-    struct tp_buffer values[2] = {0};
-    struct tp_err err = {0};
-    uint64_t i;
-    while (!stopped(job) && (i = atomic_fetch_add(&job->next, 1)) < job->end)
-        if (one_box(job, i, readers, values, &err)) {
-            atomic_store(&job->next, job->end); /* the others end too */
-            pthread_mutex_lock(&job->lock);
-            if (job->err.code == TP_OK)
-                job->err = err;
-            pthread_mutex_unlock(&job->lock);
-            break;
-        }
+    struct own *own = memory;
     for (int s = 0; s < 2; s++) {
-        tp_value_reader_free(&readers[s]);
-        tp_buffer_free(&values[s]);
+        tp_value_reader_free(&own->readers[s]);
+        tp_buffer_free(&own->values[s]);
     }
-    return NULL;
 }
 
 /* Boxes side by side along k share rows, so the first of all elements need not be
@@ -152,44 +138,25 @@ static void add_up(const struct job *job, struct tp_distance *distance)
     }
 }
 
-/* All boxes of the stretch, by at most so many threads. */
-static enum tp_code compare_stretch(struct job *job, uint64_t want, struct tp_err *err)
-{
-    pthread_t threads[MAX_THREADS];
-    unsigned started = 0;
-    atomic_store(&job->next, job->first);
-    while (started + 1 < want && tp_os.start_thread(&threads[started], worker, job) == 0)
-        started++;
-    worker(job);
-    for (unsigned i = 0; i < started; i++)
-        pthread_join(threads[i], NULL);
-    if (job->err.code && err && err->code == TP_OK)
-        *err = job->err;
-    if (job->err.code == TP_OK && stopped(job))
-        return tp_fail(err, atomic_load(job->stop) == 2 ? TP_E_INTERRUPT : TP_E_TERMINATE,
-                       "interrupted");
-    return job->err.code;
-}
-
 enum tp_code tp_compare_units(const struct tp_side *a, const struct tp_unit *unit_a,
                               const struct tp_side *b, const struct tp_unit *unit_b, unsigned jobs,
                               atomic_int *stop, struct tp_distance *distance, struct tp_err *err)
 {
-    struct job job = {.a = a, .b = b, .unit_a = unit_a, .unit_b = unit_b, .stop = stop};
+    struct job job = {.a = a, .b = b, .unit_a = unit_a, .unit_b = unit_b};
+    struct tp_each boxes = {.threads = jobs, .one = one_box, .arg = &job, .own = sizeof(struct own),
+                            .close = close_own, .stop = stop};
     enum tp_code code = choose_grid(&job, err);
     if (code)
         return code;
     *distance = (struct tp_distance){0};
     if (!(job.parts = tp_os_alloc(tp_min_u64(job.count, STRETCH) * sizeof *job.parts, err)))
         return TP_E_MEMORY;
-    pthread_mutex_init(&job.lock, NULL);
     for (; job.first < job.count && code == TP_OK; job.first = job.end) {
         job.end = tp_min_u64(job.count, job.first + STRETCH);
-        code = compare_stretch(&job, tp_min_u64(tp_min_u64(jobs, MAX_THREADS), job.count), err);
-        if (code == TP_OK)
+        boxes.count = job.end - job.first;
+        if ((code = tp_each(&boxes, err)) == TP_OK)
             add_up(&job, distance);
     }
-    pthread_mutex_destroy(&job.lock);
     free(job.parts);
     return code;
 }

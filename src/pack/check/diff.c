@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "kernels/op/distance.h"
 #include "pack/os/os.h"
+#include "pack/os/threads.h"
 #include "pack/plan/unit/origin.h"
 #include "pack/plan/unit/build.h"
 #include "pack/run/budget.h"
@@ -40,7 +41,7 @@ struct diff {
     struct side a, b;
     const struct tp_diff_options *options;
     struct tp_diff *out;
-    struct tp_buffer *bytes; /* two, for all tensors: to free them each time leaves holes in the heap */
+    struct tp_buffer *bytes; /* two, for all tensors: freeing them each time leaves holes in the heap */
     struct tp_err *err;
 };
 
@@ -520,10 +521,8 @@ static enum tp_code compare_all(struct diff *d)
                                       : strcmp(d->a.entries[i].name, d->b.entries[j].name);
         const struct entry *a = order <= 0 ? &d->a.entries[i++] : NULL;
         const struct entry *b = order >= 0 ? &d->b.entries[j++] : NULL;
-        if (d->options->stop && atomic_load(d->options->stop))
-            return tp_fail(d->err, atomic_load(d->options->stop) == 2 ? TP_E_INTERRUPT
-                                                                      : TP_E_TERMINATE,
-                           "interrupted");
+        if ((code = tp_stopped(d->options->stop, d->err)))
+            return code;
         code = add(d, a, b);
         if (a && d->options->progress)
             d->options->progress(d->options->progress_arg, bytes_of(&d->a, a), a->name);

@@ -31,10 +31,9 @@ static enum tp_code take_room(struct tree *tree, const char *path)
     tree->size += LINE + strlen(path + tree->root);
     if (tree->size <= MAX_LIST)
         return TP_OK;
-    tp_err_path(tree->err, path);
-    tp_err_hint(tree->err, "links to folders multiply what is below them: name another directory");
-    return tp_fail(tree->err, TP_E_INPUT, "the list of all files is longer than %d MiB",
-                   MAX_LIST >> 20);
+    return tp_refuse_at(tree->err, TP_E_INPUT, path,
+                        "links to folders multiply what is below them: name another directory",
+                        "the list of all files is longer than %d MiB", MAX_LIST >> 20);
 }
 
 static enum tp_code add_directory(struct tree *tree, const char *path, unsigned depth);
@@ -60,14 +59,11 @@ static enum tp_code add_path(struct tree *tree, char *path, unsigned depth)
     } else if (code == TP_OK && S_ISDIR(st.st_mode)) {
         code = add_directory(tree, path, depth + 1);
     } else if (code == TP_OK && strcmp(path + tree->root, "-") == 0) {
-        tp_err_path(tree->err, path);
-        tp_err_hint(tree->err, "rename it");
-        code = tp_fail(tree->err, TP_E_INPUT, "a file named '-' is the standard input to sha256sum");
+        code = tp_refuse_at(tree->err, TP_E_INPUT, path, "rename it",
+                            "a file named '-' is the standard input to sha256sum");
     } else if (code == TP_OK && strpbrk(path + tree->root, "\n\r\\")) {
-        tp_err_path(tree->err, path);
-        tp_err_hint(tree->err, "rename it");
-        code = tp_fail(tree->err, TP_E_INPUT, "a name with an end of line or a backslash has no "
-                       "unambiguous line");
+        code = tp_refuse_at(tree->err, TP_E_INPUT, path, "rename it",
+                            "a name with an end of line or a backslash has no unambiguous line");
     } else if (code == TP_OK) {
         return add_file(tree, path);
     }
@@ -78,11 +74,9 @@ static enum tp_code add_path(struct tree *tree, char *path, unsigned depth)
 static enum tp_code add_directory(struct tree *tree, const char *path, unsigned depth)
 {
     struct tp_os_list list = {0};
-    if (depth > MAX_DEPTH) {
-        tp_err_path(tree->err, path);
-        tp_err_hint(tree->err, "a link may lead back into the directory");
-        return tp_fail(tree->err, TP_E_INPUT, "folders are deeper than %d", MAX_DEPTH);
-    }
+    if (depth > MAX_DEPTH)
+        return tp_refuse_at(tree->err, TP_E_INPUT, path, "a link may lead back into the directory",
+                            "folders are deeper than %d", MAX_DEPTH);
     enum tp_code code = tp_os_list(path, &list, tree->err);
     for (size_t i = 0; i < list.count && code == TP_OK; i++) {
         if (list.names[i][0] == '.')

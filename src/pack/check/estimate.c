@@ -5,13 +5,13 @@
 #include "base/num.h"
 #include "pack/check/box_distances.h"
 #include "pack/os/os.h"
+#include "pack/os/threads.h"
 #include "pack/run/run.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 
-enum { PART_OF = 61, COLUMNS = 2048, MAX_THREADS = 64 };
+enum { PART_OF = 61, COLUMNS = 2048 };
 
 /* Memory of one worker of a whole run. */
 #define WORKER_BYTES (UINT64_C(32) << 20)
@@ -33,9 +33,6 @@ struct estimate {
     size_t count;     /* of what is to be measured */
     uint64_t thinned;
     uint64_t share;   /* values of a weight that the budget allows */
-    atomic_size_t next;
-    pthread_mutex_t lock; /* of err */
-    struct tp_err err;
 };
 
 static bool is_encoded(const struct tp_unit *unit)
@@ -157,19 +154,17 @@ static struct tp_box sample_box(const struct tp_unit *unit, const struct sample 
     return box;
 }
 
-static bool stopped(const struct estimate *e)
+static enum tp_code one_unit(void *arg, void *buffers, uint64_t at, struct tp_err *err)
 {
-    return e->options->stop && atomic_load(e->options->stop);
-}
-
-static enum tp_code one_unit(struct estimate *e, size_t at, struct tp_box_buffers *buffers,
-                             struct tp_err *err)
-{
+    const struct estimate *e = arg;
     uint32_t u = unit_at(e, at);
     const struct tp_unit *unit = &e->plan->units[u];
     struct sample sample;
+    if (!is_encoded(unit))
+        return TP_OK;
     enum tp_code code = make_sample(e, unit, &sample, err);
-    for (uint64_t i = 0; i < sample.wanted && code == TP_OK && !stopped(e); i++) {
+    for (uint64_t i = 0; i < sample.wanted && code == TP_OK &&
+                         (code = tp_stopped(e->options->stop, err)) == TP_OK; i++) {
         struct tp_box box = sample_box(unit, &sample, i);
         struct tp_distance distance = {0};
         code = tp_box_trial(e->plan, e->source, u, &box, buffers, &distance, err);
@@ -182,45 +177,19 @@ static enum tp_code one_unit(struct estimate *e, size_t at, struct tp_box_buffer
     return code;
 }
 
-static void *work(void *arg)
+static void close_buffers(void *buffers)
 {
-    struct estimate *e = arg;
-    struct tp_box_buffers buffers = {0};
-    struct tp_err err = {0};
-    size_t at;
-    while (!stopped(e) && (at = atomic_fetch_add(&e->next, 1)) < e->count)
-        if (is_encoded(&e->plan->units[unit_at(e, at)]) && one_unit(e, at, &buffers, &err)) {
-            atomic_store(&e->next, e->count); /* the others end too */
-            pthread_mutex_lock(&e->lock);
-            if (e->err.code == TP_OK)
-                e->err = err;
-            pthread_mutex_unlock(&e->lock);
-            break;
-        }
-    tp_box_buffers_free(&buffers);
-    return NULL;
+    tp_box_buffers_free(buffers);
 }
 
 static enum tp_code run_sample(struct estimate *e, struct tp_err *err)
 {
-    pthread_t threads[MAX_THREADS];
-    unsigned started = 0;
-    uint64_t want = tp_min_u64(e->options->jobs, MAX_THREADS);
-    pthread_mutex_init(&e->lock, NULL);
+    const struct tp_each units = {.count = e->count, .threads = e->options->jobs, .one = one_unit,
+                                  .arg = e, .own = sizeof(struct tp_box_buffers),
+                                  .close = close_buffers, .stop = e->options->stop};
     e->thinned = tp_max_u64(e->options->thinned, 1);
     e->share = share_of_weights(e);
-    while (started + 1 < want && tp_os.start_thread(&threads[started], work, e) == 0)
-        started++;
-    work(e);
-    for (unsigned i = 0; i < started; i++)
-        pthread_join(threads[i], NULL);
-    pthread_mutex_destroy(&e->lock);
-    if (e->err.code && err && err->code == TP_OK)
-        *err = e->err;
-    if (e->err.code == TP_OK && stopped(e))
-        return tp_fail(err, atomic_load(e->options->stop) == 2 ? TP_E_INTERRUPT : TP_E_TERMINATE,
-                       "interrupted");
-    return e->err.code;
+    return tp_each(&units, err);
 }
 
 static enum tp_code run_full(struct estimate *e, struct tp_err *err)

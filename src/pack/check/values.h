@@ -14,7 +14,7 @@
 struct tp_side {
     const struct tp_checkpoint *ckpt;
     const struct tp_weights *weights;
-    bool strict; /* what unpack refuses is refused; else what is stored has values, whatever it is */
+    bool strict; /* what unpack refuses is refused; else whatever is stored has values */
 };
 
 /* Buffers of one reading thread; {0} is empty. What was decoded last stays: weights in act-order

@@ -13,6 +13,7 @@
 #include "pack/source/contents.h"
 #include "pack/commit/manifest.h"
 #include "pack/os/os.h"
+#include "pack/os/threads.h"
 #include "pack/source/descriptor.h"
 #include "pack/source/file_hash.h"
 #include "pack/source/traces.h"
@@ -110,11 +111,9 @@ static enum tp_code read_leaf(void *arg, void *data, uint64_t size, uint64_t off
 {
     const struct pass *pass = arg;
     struct verify *v = pass->v;
-    if (v->options->stop && atomic_load(v->options->stop))
-        return tp_fail(err, atomic_load(v->options->stop) == 2 ? TP_E_INTERRUPT : TP_E_TERMINATE,
-                       "interrupted");
-    enum tp_code code = tp_checkpoint_read(v->ckpt, pass->number, data, size, offset, err);
-    if (code || (code = tp_contents_check(&v->contents, pass->number, data, size, offset, err)))
+    enum tp_code code = tp_stopped(v->options->stop, err);
+    if (code || (code = tp_checkpoint_read(v->ckpt, pass->number, data, size, offset, err)) ||
+        (code = tp_contents_check(&v->contents, pass->number, data, size, offset, err)))
         return code;
     tp_hash_blank(data, size, offset, pass->hash_at);
     if (v->options->progress)

@@ -39,7 +39,7 @@ struct tp_verify_options {
     const char *device; /* where weights are derived, as tp_devices_choose() takes it; NULL: CPU */
     atomic_int *stop; /* as in tp_run_options; or NULL */
     void (*progress)(void *arg, uint64_t bytes, const char *item); /* or NULL */
-    void (*total)(void *arg, uint64_t bytes); /* all that tp_verify_against() will report; or NULL */
+    void (*total)(void *arg, uint64_t bytes); /* all that tp_verify_against() reports; or NULL */
     void *progress_arg;                       /* of both */
 };
 

@@ -82,12 +82,10 @@ static enum tp_code make_plan(struct against *a, struct tp_request *request)
 {
     const struct tp_checkpoint *stored = a->c.stored->ckpt;
     const char *text = recorded_request(stored);
-    if (!text) {
-        tp_err_path(a->c.err, stored->path);
-        tp_err_hint(a->c.err, "`tilepack diff` compares two checkpoints by their values");
-        return tp_fail(a->c.err, TP_E_UNSUPPORTED,
-                       "it does not say how it was converted, so that cannot be done again");
-    }
+    if (!text)
+        return tp_refuse_at(a->c.err, TP_E_UNSUPPORTED, stored->path,
+                            "`tilepack diff` compares two checkpoints by their values",
+                            "it does not say how it was converted, so that cannot be done again");
     enum tp_code code = tp_request_parse(text, request, a->c.err);
     if (code) {
         tp_err_path(a->c.err, stored->path);

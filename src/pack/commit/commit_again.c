@@ -283,8 +283,7 @@ static enum tp_code look_at_same(struct again *again, int fd)
     struct tp_err seen = {0};
     if (!same_kind(again))
         return found(again, TP_FOUND_OPTIONS);
-    const struct tp_manifest_file *lacks = tp_manifest_lacks(&again->manifest, c->output, false,
-                                                             &seen);
+    const struct tp_manifest_file *lacks = tp_manifest_lacks(&again->manifest, c->output, &seen);
     tp_err_take_unread(c->err, &seen);
     if (lacks)
         snprintf(again->look->detail, sizeof again->look->detail, "%.150s", lacks->name);
@@ -332,7 +331,8 @@ enum tp_code tp_commit_look(struct tp_commit *c, bool read, struct tp_look *look
 const char *tp_found_reason(enum tp_found found)
 {
     static const char *const reasons[] = {
-        [TP_FOUND_SAME] = "same", [TP_FOUND_AGAIN] = "read-again", [TP_FOUND_MAYBE] = "source-maybe",
+        [TP_FOUND_SAME] = "same", [TP_FOUND_AGAIN] = "read-again",
+        [TP_FOUND_MAYBE] = "source-maybe",
         [TP_FOUND_SOURCE] = "source", [TP_FOUND_FORMAT] = "format", [TP_FOUND_OPTIONS] = "options",
         [TP_FOUND_VERSION] = "version", [TP_FOUND_INCOMPLETE] = "incomplete",
         [TP_FOUND_FOREIGN] = "foreign", [TP_FOUND_FILE] = "file", [TP_FOUND_KIND] = "kind",

@@ -48,13 +48,9 @@ enum tp_code tp_commit_source_id(const struct tp_commit *c, uint8_t hash[TP_HASH
 
 /* commit_output.c */
 enum tp_code tp_commit_paths(struct tp_commit *c); /* sets partial, old and parent, once */
-/* TP_E_IO where the parent may not be opened, without which no name in it is made durable: better
- * said before all work than once the output has its name. */
-enum tp_code tp_commit_check_parent(const struct tp_commit *c);
 enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *path,
                                         struct tp_err *err);
-/* TP_E_USAGE where no rename gives or takes the path's name: a file system is mounted there, or it
- * is another user's in a folder with the sticky bit, as /tmp is. */
+/* TP_E_USAGE where no rename gives or takes the path's name: a file system is mounted there. */
 enum tp_code tp_commit_check_name(const char *path, struct tp_err *err);
 /* TP_E_USAGE when the place, a file or a directory, is or holds something that is being read, at
  * any depth. */
@@ -110,8 +106,8 @@ enum tp_code tp_commit_replace(struct tp_commit *c);
 /* OUTPUT, open as `dir`, has its name: makes that durable, ends what was replaced, and then removes
  * the journal. What is kept of what was replaced is in c->result. */
 enum tp_code tp_commit_settle(struct tp_commit *c, int dir);
-/* The same for an output that an interrupted run has left so; else nothing. TP_E_LOCKED: that run is
- * another process, and at work. */
+/* The same for an output that an interrupted run has left so; else nothing. TP_E_LOCKED: that run
+ * is another process, and at work. */
 enum tp_code tp_commit_settle_former(struct tp_commit *c);
 /* TP_E_EXISTS: OUT.old is there. */
 enum tp_code tp_commit_fail_old(const struct tp_commit *c);

@@ -92,7 +92,7 @@ static enum tp_code lock_file(struct tp_commit *c, struct tp_run_options *run,
 {
     enum tp_code code;
     int lock = -1;
-    if ((code = tp_commit_paths(c)) || (code = tp_commit_check_parent(c)) ||
+    if ((code = tp_commit_paths(c)) ||
         (code = tp_commit_check_name(c->partial, c->err)) ||
         (code = tp_commit_check_not_source(c->plan, c->partial, c->err)) ||
         (code = tp_commit_check_inputs(c, c->partial)) ||

@@ -26,9 +26,8 @@
 static enum tp_code partial_in_the_way(struct tp_commit *c, const char *what)
 {
     c->err->reason = "unfinished";
-    tp_err_path(c->err, c->partial);
-    tp_err_hint(c->err, "move it away, or choose another output with -o");
-    return tp_fail(c->err, TP_E_EXISTS, "%s", what);
+    return tp_refuse_at(c->err, TP_E_EXISTS, c->partial,
+                        "move it away, or choose another output with -o", "%s", what);
 }
 
 /* A directory under the unfinished name that has no journal is not this program's. */
@@ -95,12 +94,12 @@ static bool is_kept(const struct sweep *s, const char *name)
     return tp_names_sorted_have(s->shards, s->shard_count, name, size, '\0');
 }
 
-/* Whether a conversion writes a file of that name, of this source or, where it replaces what another
- * one left, by the names that published checkpoints have. */
+/* Whether a conversion writes a file of that name, of this source or, where it replaces what
+ * another one left, by the names that published checkpoints have. */
 static bool is_written(const struct sweep *s, const char *name)
 {
     static const char *const written[] = {TP_MANIFEST_NAME, TP_MANIFEST_NEW, TP_PART_FILE,
-                                          TP_JOURNAL_NAME, TP_REPLACES_NAME, TP_BELOW_OWNER,
+                                          TP_JOURNAL_NAME, TP_REPLACES_NAME,
                                           "config.json", TP_CARD_NAME};
     return tp_word_of(name, written, TP_COUNT(written)) >= 0 || tp_commit_is_shard(name) ||
            tp_commit_is_index(name) ||
@@ -117,10 +116,10 @@ static bool is_folder(const struct sweep *s, const char *name)
 static enum tp_code fail_unknown(const struct tp_commit *c, const char *name, bool folder)
 {
     c->err->reason = "unfinished";
-    tp_err_path(c->err, c->partial);
-    tp_err_hint(c->err, "move it away, or choose another output with -o");
-    return tp_fail(c->err, TP_E_EXISTS, "the unfinished output is here, and with it '%.200s%s', "
-                   "which is none of its files", name, folder ? "/" : "");
+    return tp_refuse_at(c->err, TP_E_EXISTS, c->partial,
+                        "move it away, or choose another output with -o",
+                        "the unfinished output is here, and with it '%.200s%s', which is none of "
+                        "its files", name, folder ? "/" : "");
 }
 
 static enum tp_code sweep_folder(const struct sweep *s, int dir, const char *folder);
@@ -187,8 +186,8 @@ static enum tp_code sort_known(struct sweep *s)
     return TP_OK;
 }
 
-/* Removes (`act`) what an interrupted run left besides proven shards, which is made anew: the source
- * may have other small files by now. With `all` nothing stays. What no conversion writes is
+/* Removes (`act`) what an interrupted run left besides proven shards, which is made anew: the
+ * source may have other small files by now. With `all` nothing stays. What no conversion writes is
  * somebody's: then nothing is removed. */
 static enum tp_code sweep(struct tp_commit *c, bool act, bool all)
 {
@@ -250,8 +249,8 @@ static enum tp_code check_other_work(struct tp_commit *c)
         tp_err_hint(c->err, "finish what is there or move it away; --force replaces it");
     return partial_in_the_way(
         c, c->journal.other_source
-               ? "an interrupted run is here, and shards of the source have changed since, or their "
-                 "permissions or links"
+               ? "an interrupted run is here, and shards of the source have changed since, or "
+                 "their permissions or links"
                : "an interrupted run is here, of another conversion, with other options or of a "
                  "source that has changed since");
 }
@@ -263,8 +262,7 @@ static enum tp_code open_partial(struct tp_commit *c)
     uint8_t source[TP_HASH_BYTES];
     struct tp_journal_work work = {c->plan, source, NULL, c->options->zstd > 0};
     enum tp_code code = tp_commit_paths(c);
-    if (code == TP_OK && (code = tp_commit_check_parent(c)) == TP_OK &&
-        (code = make_partial(c)) == TP_OK &&
+    if (code == TP_OK && (code = make_partial(c)) == TP_OK &&
         (code = own_command(c, &command)) == TP_OK &&
         (code = tp_commit_source_id(c, source)) == TP_OK) {
         work.command = command.data;

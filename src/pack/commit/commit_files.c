@@ -23,11 +23,9 @@
 enum tp_code tp_commit_room(struct tp_commit *c)
 {
     size_t count = c->plan->file_count + c->plan->ckpt->other_count + 4;
-    if (count > TP_MANIFEST_FILES) {
-        tp_err_hint(c->err, "choose a larger --shard-size");
-        return tp_fail(c->err, TP_E_UNSUPPORTED, "the output would have more than %u files",
-                       (unsigned)TP_MANIFEST_FILES);
-    }
+    if (count > TP_MANIFEST_FILES)
+        return tp_refuse(c->err, TP_E_UNSUPPORTED, "choose a larger --shard-size",
+                         "the output would have more than %u files", (unsigned)TP_MANIFEST_FILES);
     c->files = tp_os_zalloc(count, sizeof *c->files, c->err);
     return c->files ? TP_OK : TP_E_MEMORY;
 }
@@ -43,37 +41,24 @@ static enum tp_code record(struct tp_commit *c, const char *name, uint64_t size,
     return file->name ? TP_OK : TP_E_MEMORY;
 }
 
-struct bytes {
-    const char *data;
-};
-
-static enum tp_code read_bytes(void *arg, void *data, uint64_t size, uint64_t offset,
-                               struct tp_err *err)
-{
-    (void)err;
-    memcpy(data, ((const struct bytes *)arg)->data + offset, size);
-    return TP_OK;
-}
-
 static enum tp_code hash_text(const char *data, size_t size, uint8_t hash[TP_HASH_BYTES],
                               struct tp_err *err)
 {
-    struct bytes bytes = {data};
-    return tp_leafhash_file(size, 1, read_bytes, &bytes, hash, err);
+    struct tp_leafhash leaves;
+    enum tp_code code = tp_leafhash_init(&leaves, size, err);
+    if (code == TP_OK && (code = tp_leafhash_written(&leaves, 0, data, size, err)) == TP_OK)
+        code = tp_leafhash_final(&leaves, hash, err);
+    tp_leafhash_close(&leaves);
+    return code;
 }
 
 static enum tp_code write_small(struct tp_commit *c, const char *name, const char *data,
                                 size_t size, bool listed, mode_t mode)
 {
-    int fd = -1;
     uint8_t hash[TP_HASH_BYTES];
     char *path = tp_os_format(c->err, "%s/%s", c->partial, name);
-    enum tp_code code = path ? tp_below_create(c->dir, name, mode, path, &fd, c->err)
+    enum tp_code code = path ? tp_below_write(c->dir, name, mode, path, data, size, c->err)
                              : TP_E_MEMORY;
-    if (code == TP_OK && (code = tp_os_write(fd, data, size, 0, path, c->err)) == TP_OK)
-        code = tp_os_fsync(fd, path, c->err);
-    if (fd >= 0 && tp_os.close(fd) && code == TP_OK)
-        code = tp_os_fail(c->err, errno, path, "cannot close the output");
     if (code == TP_OK && listed &&
         (code = hash_text(data, size, hash, c->err)) == TP_OK)
         code = record(c, name, size, hash);
@@ -114,19 +99,6 @@ enum tp_code tp_commit_open_other(const struct tp_checkpoint *ckpt, const char *
     return code;
 }
 
-/* What was there was removed before: where a file system takes upper and lower case for the same, it
- * is another file of the output. */
-static enum tp_code check_free(const struct tp_commit *c, const char *path)
-{
-    struct stat st;
-    if (!tp_os_link_there(path, &st, c->err))
-        return c->err->code;
-    tp_err_path(c->err, path);
-    tp_err_hint(c->err, "write to a file system that tells them apart");
-    return tp_fail(c->err, TP_E_UNSUPPORTED, "a file of the source would take the place of another "
-                   "file of the output, whose name differs in case alone");
-}
-
 static enum tp_code copy_other(struct tp_commit *c, const char *name)
 {
     uint8_t hash[TP_HASH_BYTES];
@@ -135,7 +107,7 @@ static enum tp_code copy_other(struct tp_commit *c, const char *name)
     char *to = tp_os_format(c->err, "%s/%s", c->partial, name);
     struct copied copy = {-1, -1, from, to};
     enum tp_code code = from && to ? TP_OK : TP_E_MEMORY;
-    if (code == TP_OK && (code = check_free(c, to)) == TP_OK &&
+    if (code == TP_OK &&
         (code = tp_commit_open_other(c->plan->ckpt, from, &copy.from, &st, c->err)) == TP_OK)
         code = tp_below_create(c->dir, name, st.st_mode, to, &copy.to, c->err);
     if (code == TP_OK &&
@@ -414,7 +386,7 @@ enum tp_code tp_commit_remove_file(int dir, const char *path, const char *name,
                                    struct tp_err *err)
 {
     char *whole = tp_os_format(err, "%s/%s", path, name);
-    enum tp_code code = whole ? tp_below_remove(dir, name, whole, NULL, err) : TP_E_MEMORY;
+    enum tp_code code = whole ? tp_below_remove(dir, name, whole, err) : TP_E_MEMORY;
     free(whole);
     return code;
 }

@@ -208,12 +208,6 @@ static enum tp_code settle_old(struct tp_commit *c)
 
 enum tp_code tp_commit_settle(struct tp_commit *c, int dir)
 {
-    if (!tp_os_has_name(dir, c->output, c->err) && !c->err->code) {
-        tp_err_path(c->err, c->output);
-        tp_err_hint(c->err, "see who else may write there, and run the command again");
-        tp_fail(c->err, TP_E_USAGE, "somebody has replaced the unfinished output at the last "
-                "moment: what has its name now is not of this run");
-    }
     enum tp_code code = c->err->code;
     if (code == TP_OK && has(c, TP_REPLACES_NAME))
         code = settle_old(c);
@@ -255,7 +249,7 @@ enum tp_code tp_commit_settle_former(struct tp_commit *c)
     if (code || !left || (code = check_at_rest(c)))
         return code;
     bool complete = tp_manifest_read(c->output, &manifest, &seen) == TP_OK && manifest.intact &&
-                    !tp_manifest_lacks(&manifest, c->output, false, &seen) && !seen.code;
+                    !tp_manifest_lacks(&manifest, c->output, &seen) && !seen.code;
     tp_manifest_close(&manifest);
     tp_err_take_unread(c->err, &seen);
     if (c->err->code || !complete) /* the unfinished output of another one */
@@ -270,10 +264,9 @@ enum tp_code tp_commit_settle_former(struct tp_commit *c)
 enum tp_code tp_commit_fail_old(const struct tp_commit *c)
 {
     c->err->reason = "old";
-    tp_err_path(c->err, c->old);
-    tp_err_hint(c->err, "look at it, and remove it or move it away");
-    return tp_fail(c->err, TP_E_EXISTS, "what an earlier --force has replaced is here, where this "
-                   "one would put what it replaces");
+    return tp_refuse_at(c->err, TP_E_EXISTS, c->old, "look at it, and remove it or move it away",
+                        "what an earlier --force has replaced is here, where this one would put "
+                        "what it replaces");
 }
 
 /* ---- single files ---- */

@@ -38,31 +38,18 @@ enum tp_code tp_commit_check_not_source(const struct tp_plan *plan, const char *
         return err->code;
     if (!same && !is_source(plan, &out))
         return TP_OK;
-    tp_err_path(err, path);
-    tp_err_hint(err, "choose another output with -o");
-    return tp_fail(err, TP_E_USAGE, "output and source are the same");
+    return tp_refuse_at(err, TP_E_USAGE, path, "choose another output with -o",
+                        "output and source are the same");
 }
 
 enum tp_code tp_commit_check_name(const char *path, struct tp_err *err)
 {
-    char *parent = tp_os_parent(path, err);
-    bool free_to_take = parent && tp_os.may_take(parent, path);
-    free(parent);
-    if (err->code)
-        return err->code;
-    if (!free_to_take) {
-        tp_err_path(err, path);
-        tp_err_hint(err, "choose another output with -o, or have its owner move it away");
-        return tp_fail(err, TP_E_USAGE, "it belongs to another user, and the sticky bit of its "
-                       "folder lets nobody else replace it");
-    }
     if (!tp_os.is_mount(path))
         return TP_OK;
-    tp_err_path(err, path);
-    tp_err_hint(err, "choose an output in the file system that is mounted there, or beside it, "
-                     "with -o");
-    return tp_fail(err, TP_E_USAGE, "it is a mount point: the finished output cannot take its "
-                   "place");
+    return tp_refuse_at(err, TP_E_USAGE, path,
+                        "choose an output in the file system that is mounted there, or beside it, "
+                        "with -o",
+                        "it is a mount point: the finished output cannot take its place");
 }
 
 /* An empty directory is not in the way. */
@@ -86,26 +73,12 @@ enum tp_code tp_commit_paths(struct tp_commit *c)
     return c->partial && c->parent && c->old ? TP_OK : TP_E_MEMORY;
 }
 
-enum tp_code tp_commit_check_parent(const struct tp_commit *c)
-{
-    struct tp_err local = {0};
-    int fd = -1;
-    enum tp_code code = tp_os_open(c->parent, O_RDONLY | O_DIRECTORY, 0, &fd, &local);
-    tp_os_close(&fd);
-    if (!code || local.sys != EACCES) /* whoever makes something there says the rest */
-        return TP_OK;
-    tp_err_hint(c->err, "give yourself the right to read it, or choose another output with -o");
-    return tp_os_fail(c->err, local.sys, c->parent, "cannot open the folder of the output, so that "
-                      "the output's name could not be made durable");
-}
-
 enum tp_code tp_commit_check_place(const char *path, int fd, struct tp_err *err)
 {
     if (tp_os_has_name(fd, path, err) || err->code)
         return err->code;
-    tp_err_path(err, path);
-    tp_err_hint(err, "run the command again");
-    return tp_fail(err, TP_E_USAGE, "somebody has removed or replaced the unfinished output");
+    return tp_refuse_at(err, TP_E_USAGE, path, "run the command again",
+                        "somebody has removed or replaced the unfinished output");
 }
 
 /* ---- what is read ---- */
@@ -136,9 +109,8 @@ static enum tp_code check_input(const struct place *place, const char *input)
     free(real);
     if (!inside)
         return TP_OK;
-    tp_err_path(place->err, place->path);
-    tp_err_hint(place->err, "choose another output with -o");
-    return tp_fail(place->err, TP_E_USAGE, "it holds what is being read, '%.300s'", input);
+    return tp_refuse_at(place->err, TP_E_USAGE, place->path, "choose another output with -o",
+                        "it holds what is being read, '%.300s'", input);
 }
 
 enum tp_code tp_commit_check_inputs(const struct tp_commit *c, const char *path)
@@ -161,12 +133,11 @@ enum tp_code tp_commit_check_inputs(const struct tp_commit *c, const char *path)
 static enum tp_code fail_kind(const struct tp_commit *c, const struct stat *output)
 {
     c->err->reason = tp_found_reason(TP_FOUND_KIND);
-    tp_err_path(c->err, c->output);
-    tp_err_hint(c->err, "choose another output with -o");
-    return tp_fail(c->err, TP_E_EXISTS, "the output is a %s already and would become a %s",
-                   S_ISDIR(output->st_mode) ? "directory"
-                   : S_ISREG(output->st_mode) ? "file" : "device or pipe",
-                   c->plan->single_file ? "file" : "directory");
+    return tp_refuse_at(c->err, TP_E_EXISTS, c->output, "choose another output with -o",
+                        "the output is a %s already and would become a %s",
+                        S_ISDIR(output->st_mode)   ? "directory"
+                        : S_ISREG(output->st_mode) ? "file" : "device or pipe",
+                        c->plan->single_file ? "file" : "directory");
 }
 
 /* Whether it may be replaced, which is said before the work. */
@@ -250,10 +221,10 @@ enum tp_code tp_commit_check_space(const struct tp_commit *c, const char *direct
         return c->err->code;
     if (tp_os.free_bytes(directory, &room) || room >= need)
         return TP_OK;
-    tp_err_path(c->err, directory);
-    tp_err_hint(c->err, "make room, or choose an output on another file system with -o");
-    return tp_fail(c->err, TP_E_IO, "the output takes %s%llu MB, but only %llu MB are free there",
-                   c->options->zstd ? "at least " : "",
-                   (unsigned long long)(need / 1000000 + (need % 1000000 != 0)),
-                   (unsigned long long)(room / 1000000));
+    return tp_refuse_at(c->err, TP_E_IO, directory,
+                        "make room, or choose an output on another file system with -o",
+                        "the output takes %s%llu MB, but only %llu MB are free there",
+                        c->options->zstd ? "at least " : "",
+                        (unsigned long long)(need / 1000000 + (need % 1000000 != 0)),
+                        (unsigned long long)(room / 1000000));
 }

@@ -20,8 +20,8 @@
 #define COMMAND "# tilepack "
 #define READ " read"
 #define SOURCE "# source "
-/* Bytes of one: a line for each of the most files, each of the longest name, with some sums, and the
- * command. */
+/* Bytes of one: a line for each of the most files, each of the longest name, with some sums, and
+ * the command. */
 #define MOST (UINT64_C(512) << 20)
 static const char *const magics[2] = {"tilepack-journal 1 ", "tilepack-journal z "};
 

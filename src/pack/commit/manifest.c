@@ -80,7 +80,8 @@ static enum tp_code begin_text(const struct tp_plan *plan, const struct tp_reque
     tp_manifest_plan_id(plan, id);
     json_t *json = json_pack("{s:i,s:s,s:s,s:o,s:o,s:o}", "tilepack", 1, TP_OWN_KEY, TP_OWN_ZEROS,
                              "plan", id, "request", tp_request_record(request), "source",
-                             sources_json(plan->ckpt, data), "files", files_json(files, file_count));
+                             sources_json(plan->ckpt, data), "files",
+                             files_json(files, file_count));
     char *dump = json ? tp_json_dump(json, JSON_INDENT(1)) : NULL;
     json_decref(json);
     if (!dump)

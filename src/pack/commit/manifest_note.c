@@ -37,10 +37,9 @@ static enum tp_code read_signed(int dir, const char *path, char **text, size_t *
         code = tp_os_slurp_fd(fd, &st, path, MOST, text, size, err);
     }
     tp_os_close(&fd);
-    if (code == TP_OK && !tp_own_hash_right(*text, *size)) {
-        tp_err_hint(err, "'tilepack verify' says what has changed");
-        code = tp_fail(err, TP_E_INPUT, "the manifest is not as it was written");
-    }
+    if (code == TP_OK && !tp_own_hash_right(*text, *size))
+        code = tp_refuse(err, TP_E_INPUT, "'tilepack verify' says what has changed",
+                         "the manifest is not as it was written");
     return code;
 }
 

@@ -14,9 +14,9 @@
 enum tp_code tp_manifest_note(const char *directory, const char *key, const char *value,
                               struct tp_err *err);
 
-/* Which files the source of the open manifest were: beside its text, which says nothing of times and
- * machines, as an extended attribute. Not there where the file system has none, where it was copied
- * without, and where this user may not write it: "". */
+/* Which files the source of the open manifest were: beside its text, which says nothing of times
+ * and machines, as an extended attribute. Not there where the file system has none, where it was
+ * copied without, and where this user may not write it: "". */
 void tp_manifest_note_source(int fd, const char id[TP_HASH_TEXT]);
 void tp_manifest_noted_source(int fd, char id[TP_HASH_TEXT]);
 

@@ -1,69 +1,28 @@
-/* The manifest: reading, a piece of the file at a time, without a JSON tree: a checkpoint of a
- * million tensors has one of hundreds of megabytes, and one from untrusted input may be larger.
- * Looks at what it needs and checks the rest as JSON.
+/* The manifest: reading, without a JSON tree: a checkpoint of a million tensors has one of hundreds
+ * of megabytes. Looks at what it needs and checks the rest as JSON.
  *
- * Invariant: whatever the file holds, memory is that of its list of files and of one piece,
- * which is as large as the longest name or value wants, and MOST_PIECE at most.
+ * Invariant: memory is that of the text and of its list of files.
  */
 #include "pack/commit/manifest_read.h"
 
-#include "base/num.h"
-#include "base/suffix.h"
 #include "pack/file/own_hash.h"
-#include "pack/file/zst.h"
 #include "pack/os/os.h"
-#include "pack/source/checkpoint.h"
 #include "pack/text/json_scan.h"
 #include "pack/text/name_set.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#define FIRST_PIECE (UINT64_C(1) << 20)
-#define MOST_PIECE (UINT64_C(256) << 20)
+/* More than any has that tp_manifest_text() makes of as many tensors as an index may have. */
+#define MOST (UINT64_C(2) << 30)
 
 struct reader {
-    struct tp_json json; /* first: see read_on() */
-    int fd;
-    const char *path;
-    char *piece;
-    uint64_t room, size, done; /* bytes of the piece, of the file, and read */
-    struct tp_own_hash own;
+    struct tp_json json;
     struct tp_manifest *manifest;
     size_t file_room, source_room; /* of the lists */
     bool version, files, sources;
 };
-
-/* What is kept of the pieces before: an entry has names and hashes of some hundred bytes. */
-static enum tp_code check_kept(struct tp_json *json)
-{
-    return json->used <= json->low
-               ? TP_OK : tp_json_fail(json, json->pos, "the names and hashes of an entry have more "
-                                      "than %llu bytes", (unsigned long long)json->low);
-}
-
-static enum tp_code read_on(struct tp_json *json)
-{
-    struct reader *r = (struct reader *)json;
-    enum tp_code kept = check_kept(json);
-    if (kept)
-        return kept;
-    uint64_t left = json->size - json->pos, next = tp_min_u64(r->room - left, r->size - r->done);
-    memmove(r->piece, r->piece + json->pos, left);
-    enum tp_code code = tp_os_read(r->fd, r->piece + left, next, r->done, r->path, json->err);
-    if (code)
-        return code;
-    tp_own_hash_add(&r->own, r->piece + left, next);
-    json->base += json->pos;
-    json->pos = 0;
-    json->size = left + next;
-    r->done += next;
-    if (r->done == r->size)
-        json->more = NULL;
-    return TP_OK;
-}
 
 /* "name", or "folder/name": nothing that leads out of the directory. */
 static bool stays_below(const char *name)
@@ -241,20 +200,10 @@ static enum tp_code read_value(struct reader *r, const struct tp_json_string *ke
         return (code = key_is_new(&r->json, key, &r->sources)) ? code : read_list(r, take_source);
     if (strcmp(key->data, "request") != 0 || tp_json_peek(&r->json) != '{')
         return tp_json_skip(&r->json);
-    r->manifest->request_at = r->json.base + r->json.pos;
+    r->manifest->request_at = r->json.pos;
     code = tp_json_skip(&r->json);
-    r->manifest->request_size = r->json.base + r->json.pos - r->manifest->request_at;
+    r->manifest->request_size = r->json.pos - r->manifest->request_at;
     return code;
-}
-
-/* Only white space may follow the object. */
-static enum tp_code read_end(struct tp_json *json)
-{
-    enum tp_code code = TP_OK;
-    int byte;
-    while ((byte = tp_json_peek(json)) < 0 && json->more && !code)
-        code = json->more(json);
-    return code || byte < 0 ? code : tp_json_fail(json, json->pos, "something follows the object");
 }
 
 static enum tp_code sort_names(struct tp_manifest *manifest, struct tp_err *err)
@@ -284,7 +233,8 @@ static enum tp_code read_object(struct reader *r)
         code = tp_json_key(json, &key);
         code = code ? code : read_value(r, &key, &plan);
     }
-    code = code ? code : read_end(json);
+    if (!code && tp_json_peek(json) >= 0)
+        code = tp_json_fail(json, json->pos, "something follows the object");
     if (!code && (!r->manifest->plan || !r->files))
         code = tp_fail(json->err, TP_E_INPUT, "not a tilepack manifest");
     if (!code && !r->version)
@@ -292,100 +242,44 @@ static enum tp_code read_object(struct reader *r)
     return code ? code : sort_names(r->manifest, json->err);
 }
 
-/* *longer: a name or value goes beyond the piece. */
-static enum tp_code read_pieces(int fd, const char *path, uint64_t size, uint64_t room,
-                                struct tp_manifest *manifest, bool *longer, struct tp_err *err)
-{
-    room = tp_min_u64(room, size + 1);
-    struct reader r = {.fd = fd, .path = path, .room = room, .size = size, .manifest = manifest};
-    char digits[TP_HASH_TEXT];
-    enum tp_code code = tp_own_hash_begin(&r.own, err);
-    r.piece = tp_os_alloc(room, err);
-    r.json = (struct tp_json){.text = r.piece, .noun = "manifest", .err = err, .more = read_on,
-                              .low = room / 2, .arena = tp_os_alloc(room + room / 2 + 8, err)};
-    if (code == TP_OK)
-        code = r.piece && r.json.arena ? read_on(&r.json) : TP_E_MEMORY;
-    if (code == TP_OK)
-        code = read_object(&r);
-    *longer = code == TP_E_INPUT && r.json.more && r.json.pos >= r.json.size;
-    if (code == TP_OK) {
-        tp_own_hash_digits(&r.own, digits);
-        manifest->intact = r.own.at && strcmp(digits, r.own.digits) == 0;
-    }
-    tp_own_hash_close(&r.own);
-    free(r.piece);
-    free(r.json.arena);
-    return code;
-}
-
 enum tp_code tp_manifest_read(const char *directory, struct tp_manifest *manifest,
                               struct tp_err *err)
 {
-    char *path = tp_os_format(err, "%s/%s", directory, TP_MANIFEST_NAME);
-    int fd = -1;
-    struct stat st;
-    bool longer = true;
+    char *path = tp_os_format(err, "%s/%s", directory, TP_MANIFEST_NAME), *text = NULL;
+    char *arena = NULL;
+    size_t size;
     *manifest = (struct tp_manifest){0};
-    enum tp_code code = path ? tp_os_open_regular(path, 0, &fd, &st, err) : TP_E_MEMORY;
-    for (uint64_t room = FIRST_PIECE; !code && longer; room *= 4) {
-        struct tp_err why = {0};
-        tp_manifest_close(manifest);
-        code = read_pieces(fd, path, (uint64_t)st.st_size, room, manifest, &longer, &why);
-        if (longer && room < MOST_PIECE)
-            code = TP_OK;
-        else if (code)
-            *err = why;
+    enum tp_code code = path ? tp_os_slurp(path, MOST, &text, &size, err) : TP_E_MEMORY;
+    if (code == TP_OK && !(arena = tp_os_alloc(size + 8, err)))
+        code = TP_E_MEMORY;
+    if (code == TP_OK) {
+        struct reader r = {{.text = text, .size = size, .noun = "manifest", .arena = arena,
+                            .err = err}, .manifest = manifest};
+        manifest->intact = tp_own_hash_right(text, size);
+        code = read_object(&r);
     }
-    if (code)
+    if (code) {
         tp_err_path(err, path);
-    tp_os_close(&fd);
-    free(path);
-    if (code)
         tp_manifest_close(manifest);
+    }
+    free(arena);
+    free(text);
+    free(path);
     return code;
 }
 
-/* Whether DIRECTORY has an archive of the shard, of its size as far as the archive says. */
-static bool has_archive(const struct tp_manifest_file *file, const char *directory,
-                        struct tp_err *err)
-{
-    struct stat st;
-    struct tp_err why = {0};
-    struct tp_zst *zst = NULL;
-    int fd = -1;
-    char *path = tp_os_format(err, "%s/%s.zst", directory, file->name);
-    bool has = path && tp_os_open_regular(path, O_RDONLY, &fd, &st, &why) == TP_OK &&
-               tp_zst_open(fd, (uint64_t)st.st_size, path, &zst, &why) == TP_OK &&
-               tp_zst_size(zst) == file->size;
-    tp_err_take_unread(err, &why);
-    tp_zst_close(zst);
-    tp_os_close(&fd);
-    free(path);
-    return has;
-}
-
-/* Whether DIRECTORY has the file, or, `kept`, what its user may have made of it. */
-static bool has_file(const struct tp_manifest_file *file, const char *directory, bool kept,
-                     struct tp_err *err)
-{
-    struct stat st;
-    bool card = kept && strcmp(file->name, TP_CARD_NAME) == 0;
-    char *path = tp_os_format(err, "%s/%s", directory, file->name);
-    bool has = tp_os_there(path, &st, err) && S_ISREG(st.st_mode) &&
-               (card || (uint64_t)st.st_size == file->size);
-    free(path);
-    if (has || !kept || err->code || !tp_ends_with(file->name, ".safetensors"))
-        return has;
-    return has_archive(file, directory, err);
-}
-
 const struct tp_manifest_file *tp_manifest_lacks(const struct tp_manifest *manifest,
-                                                 const char *directory, bool kept,
-                                                 struct tp_err *err)
+                                                 const char *directory, struct tp_err *err)
 {
+    struct stat st;
+    bool has = true;
     size_t i = 0;
-    while (i < manifest->file_count && has_file(&manifest->files[i], directory, kept, err))
-        i++;
+    for (; i < manifest->file_count && has; i += has) {
+        char *path = tp_os_format(err, "%s/%s", directory, manifest->files[i].name);
+        has = tp_os_there(path, &st, err) && S_ISREG(st.st_mode) &&
+              (uint64_t)st.st_size == manifest->files[i].size;
+        free(path);
+    }
     return i < manifest->file_count && !err->code ? &manifest->files[i] : NULL;
 }
 

@@ -45,12 +45,10 @@ enum tp_code tp_manifest_read(const char *directory, struct tp_manifest *manifes
 /* The entry of that name, or NULL. */
 const struct tp_manifest_file *tp_manifest_find(const struct tp_manifest *manifest,
                                                 const char *name);
-/* The first file that DIRECTORY has not, or not in its size; NULL: it has them all, or err says what
- * cannot be looked at. `kept`: an output that is in use may have a model card of any size, and a
- * shard's archive NAME.zst in its place, as `verify` takes it, too. */
+/* The first file that DIRECTORY has not, or not in its size; NULL: it has them all, or err says
+ * what cannot be looked at. */
 const struct tp_manifest_file *tp_manifest_lacks(const struct tp_manifest *manifest,
-                                                 const char *directory, bool kept,
-                                                 struct tp_err *err);
+                                                 const char *directory, struct tp_err *err);
 /* Whether a file of that name of `length` bytes is listed; whether one in that folder is. */
 bool tp_manifest_has(const struct tp_manifest *manifest, const char *name, size_t length);
 bool tp_manifest_has_folder(const struct tp_manifest *manifest, const char *folder);

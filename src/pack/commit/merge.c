@@ -22,16 +22,14 @@ static enum tp_code without_parts(const char *output, struct tp_parts *parts, st
 {
     struct tp_manifest manifest;
     struct tp_err seen = {0};
-    parts->already_done = tp_manifest_read(output, &manifest, &seen) == TP_OK && manifest.intact &&
-                          !tp_manifest_lacks(&manifest, output, true, &seen) && !seen.code;
+    parts->already_done = tp_manifest_read(output, &manifest, &seen) == TP_OK && manifest.intact;
     tp_err_take_unread(err, &seen);
     tp_manifest_close(&manifest);
     if (parts->already_done || err->code)
         return err->code;
-    tp_err_path(err, output);
-    tp_err_hint(err, "run 'tilepack convert SRC -o DST --to FORMAT --part I/P' for every part "
-                     "first");
-    return tp_fail(err, TP_E_USAGE, "there are no parts of this output");
+    return tp_refuse_at(err, TP_E_USAGE, output,
+                        "run 'tilepack convert SRC -o DST --to FORMAT --part I/P' for every part "
+                        "first", "there are no parts of this output");
 }
 
 /* Why two parts are not of the same plan, or NULL. */
@@ -61,11 +59,11 @@ static enum tp_code add_part(const char *path, struct tp_share share, size_t *ro
     const char *why = differ(first, part);
     if (!why)
         return TP_OK;
-    tp_err_path(err, path);
-    tp_err_hint(err, "give all parts the same source and options: remove the directories of the "
-                     "others and run those parts again");
-    return tp_fail(err, TP_E_INPUT, "part %u/%u and part %u/%u are of different plans: %s",
-                   first->share.index, first->share.count, share.index, share.count, why);
+    return tp_refuse_at(err, TP_E_INPUT, path,
+                        "give all parts the same source and options: remove the directories of the "
+                        "others and run those parts again",
+                        "part %u/%u and part %u/%u are of different plans: %s", first->share.index,
+                        first->share.count, share.index, share.count, why);
 }
 
 enum tp_code tp_parts_read(const char *output, struct tp_parts *parts, struct tp_err *err)
@@ -74,7 +72,8 @@ enum tp_code tp_parts_read(const char *output, struct tp_parts *parts, struct tp
     struct tp_share share;
     size_t room = 0;
     *parts = (struct tp_parts){0};
-    char *all = tp_part_path(output, (struct tp_share){0}, err), *parent = tp_os_parent(output, err);
+    char *all = tp_part_path(output, (struct tp_share){0}, err);
+    char *parent = tp_os_parent(output, err);
     enum tp_code code = all && parent ? tp_os_list(parent, &list, err) : TP_E_MEMORY;
     const char *slash = all ? strrchr(all, '/') : NULL, *begin = slash ? slash + 1 : all;
     for (size_t i = 0; i < list.count && code == TP_OK; i++) {
@@ -170,10 +169,10 @@ static enum tp_code take_shards(struct tp_commit *c)
 static enum tp_code fail_missing(const struct merge *m, size_t missing, unsigned which)
 {
     unsigned count = m->parts->items[0].share.count;
-    tp_err_path(m->c.err, m->c.output);
-    tp_err_hint(m->c.err, "run every part to its end with the same arguments, then merge");
-    return tp_fail(m->c.err, TP_E_INPUT, "%zu of %u parts are not complete, part %u/%u first",
-                   missing, count, which, count);
+    return tp_refuse_at(m->c.err, TP_E_INPUT, m->c.output,
+                        "run every part to its end with the same arguments, then merge",
+                        "%zu of %u parts are not complete, part %u/%u first", missing, count, which,
+                        count);
 }
 
 /* A merge that was interrupted while it removed the parts may have left some, and is *done. */
@@ -183,13 +182,12 @@ static enum tp_code check_parts(struct merge *m, bool *done)
     struct tp_err *err = m->c.err;
     size_t missing = 0;
     unsigned which = 0;
-    if (memcmp(m->c.plan->hash, first->hash, TP_HASH_BYTES) != 0) {
-        tp_err_path(err, m->c.plan->ckpt->path);
-        tp_err_hint(err, "--source names it if it has moved (copies must keep their times); if it "
-                         "has changed, remove the directories of the parts and start over");
-        return tp_fail(err, TP_E_INPUT, "the source is not the one that the parts converted: a "
-                       "file's name, size, time or header differs");
-    }
+    if (memcmp(m->c.plan->hash, first->hash, TP_HASH_BYTES) != 0)
+        return tp_refuse_at(err, TP_E_INPUT, m->c.plan->ckpt->path,
+                            "--source names it if it has moved (copies must keep their times); if "
+                            "it has changed, remove the directories of the parts and start over",
+                            "the source is not the one that the parts converted: a file's name, "
+                            "size, time or header differs");
     for (unsigned i = 0; i < first->share.count && i < m->c.plan->file_count; i++)
         if (!part_of(m, i) && !missing++)
             which = i + 1;

@@ -42,7 +42,7 @@ struct tp_done_part {
     struct tp_share share;
     char *path;         /* of its directory */
     unsigned zstd;      /* level, 0 = plain */
-    char *source;       /* path of the source, without links, where the part read it; "": no UTF-8 */
+    char *source;       /* its path without links, where the part read it; "": no UTF-8 */
     char *request;      /* JSON for tp_request_parse() */
     uint8_t hash[TP_HASH_BYTES];      /* of the plan */
     uint8_t source_id[TP_HASH_BYTES]; /* tp_commit_source_id() */

@@ -54,7 +54,8 @@ static bool is_complete(const struct tp_commit *c, const struct tp_done_part *pa
     return has;
 }
 
-/* Of the directory that the part will have: a part of this plan that is not complete is made anew. */
+/* Of the directory that the part will have: a part of this plan that is not complete is made anew.
+ * */
 static enum tp_code check_there(const struct tp_commit *c, struct tp_convert_result *result)
 {
     struct tp_done_part part;
@@ -68,10 +69,9 @@ static enum tp_code check_there(const struct tp_commit *c, struct tp_convert_res
         result->already_done = is_complete(c, &part);
     else if (c->options->if_exists != TP_EXISTS_REPLACE) {
         c->err->reason = "part";
-        tp_err_path(c->err, c->output);
-        tp_err_hint(c->err, "--force makes this part anew; or remove it");
-        tp_fail(c->err, TP_E_EXISTS, "this part is there, and it was made with other options or of "
-                "a source that has changed since");
+        tp_refuse_at(c->err, TP_E_EXISTS, c->output, "--force makes this part anew; or remove it",
+                     "this part is there, and it was made with other options or of a source that "
+                     "has changed since");
     }
     code = c->err->code;
     if (code == TP_OK && !result->already_done)

@@ -17,13 +17,14 @@
 #include "base/num.h"
 #include "pack/file/xxh3.h"
 #include "pack/os/os.h"
+#include "pack/os/threads.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
-enum { MAX_THREADS = 64, FIELD_BITS = 21 };
+enum { FIELD_BITS = 21 };
 #define NO_LEAF UINT32_MAX
 #define FIELD ((UINT64_C(1) << FIELD_BITS) - 1)
 #define HASHED (UINT64_C(1) << 63)
@@ -292,37 +293,14 @@ struct scan {
     struct tp_leafhash h;
     tp_leafhash_read read;
     void *arg;
-    _Atomic uint64_t next; /* leaf */
-    atomic_bool stop;
-    pthread_mutex_t lock; /* of err */
-    struct tp_err err;
 };
 
-static void *scan_leaves(void *arg)
+static enum tp_code scan_leaf(void *arg, void *buffer, uint64_t i, struct tp_err *err)
 {
     struct scan *s = arg;
-    struct tp_err err = {0};
-    uint8_t *buffer = tp_os_alloc(TP_LEAF_BYTES, &err);
-    enum tp_code code = buffer ? TP_OK : TP_E_MEMORY;
-    while (!code && !atomic_load(&s->stop)) {
-        uint64_t i = atomic_fetch_add(&s->next, 1);
-        if (i >= s->h.leaf_count)
-            break;
-        uint64_t size = tp_leafhash_leaf_size(&s->h, (size_t)i);
-        atomic_store(&s->h.leaves[i].state, size | size << FIELD_BITS);
-        code = hash_leaf(&s->h, (size_t)i, buffer, s->read, s->arg, &err);
-    }
-    free(buffer);
-    if (code) {
-        atomic_store(&s->stop, true);
-        pthread_mutex_lock(&s->lock);
-        if (s->err.code == TP_OK) {
-            s->err = err;
-            s->err.code = code;
-        }
-        pthread_mutex_unlock(&s->lock);
-    }
-    return NULL;
+    uint64_t size = tp_leafhash_leaf_size(&s->h, (size_t)i);
+    atomic_store(&s->h.leaves[i].state, size | size << FIELD_BITS);
+    return hash_leaf(&s->h, (size_t)i, buffer, s->read, s->arg, err);
 }
 
 enum tp_code tp_leafhash_file(uint64_t file_size, unsigned threads, tp_leafhash_read read,
@@ -330,22 +308,9 @@ enum tp_code tp_leafhash_file(uint64_t file_size, unsigned threads, tp_leafhash_
 {
     struct scan s = {.read = read, .arg = arg};
     enum tp_code code = tp_leafhash_init(&s.h, file_size, err);
-    if (code)
-        return code;
-    pthread_mutex_init(&s.lock, NULL);
-    pthread_t others[MAX_THREADS];
-    unsigned started = 0;
-    uint64_t want = tp_min_u64(tp_min_u64(threads, MAX_THREADS), s.h.leaf_count);
-    while (started + 1 < want && tp_os.start_thread(&others[started], scan_leaves, &s) == 0)
-        started++; /* one fewer if the system has no more: the same hash */
-    scan_leaves(&s);
-    for (unsigned i = 0; i < started; i++)
-        pthread_join(others[i], NULL);
-    pthread_mutex_destroy(&s.lock);
-    code = s.err.code;
-    if (code && err && err->code == TP_OK)
-        *err = s.err;
-    if (!code)
+    const struct tp_each leaves = {.count = s.h.leaf_count, .threads = threads, .one = scan_leaf,
+                                   .arg = &s, .own = TP_LEAF_BYTES};
+    if (!code && !(code = tp_each(&leaves, err)))
         code = tp_leafhash_final(&s.h, root, err);
     tp_leafhash_close(&s.h);
     return code;

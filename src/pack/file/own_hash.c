@@ -2,7 +2,6 @@
 #include "pack/file/own_hash.h"
 
 #include <string.h>
-#include <xxhash.h>
 
 #define MARK "\"" TP_OWN_KEY "\": \""
 enum { WITHIN = 256 };
@@ -35,38 +34,4 @@ bool tp_own_hash_right(char *text, size_t size)
     memcpy(at, TP_OWN_ZEROS, TP_HASH_TEXT - 1);
     tp_hash(text, size, actual);
     return memcmp(stored, actual, TP_HASH_BYTES) == 0;
-}
-
-enum tp_code tp_own_hash_begin(struct tp_own_hash *own, struct tp_err *err)
-{
-    *own = (struct tp_own_hash){.state = XXH3_createState()};
-    if (!own->state)
-        return tp_fail(err, TP_E_MEMORY, "out of memory for a checksum");
-    XXH3_128bits_reset(own->state);
-    return TP_OK;
-}
-
-void tp_own_hash_add(struct tp_own_hash *own, char *text, size_t size)
-{
-    char *digits = own->begun ? NULL : digits_of(text, size);
-    own->begun = true;
-    if (digits) {
-        own->at = (uint64_t)(digits - text);
-        memcpy(own->digits, digits, TP_HASH_TEXT - 1);
-        memcpy(digits, TP_OWN_ZEROS, TP_HASH_TEXT - 1);
-    }
-    XXH3_128bits_update(own->state, text, size);
-}
-
-void tp_own_hash_digits(const struct tp_own_hash *own, char digits[TP_HASH_TEXT])
-{
-    XXH128_canonical_t canonical;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(own->state));
-    tp_hash_print(canonical.digest, digits);
-}
-
-void tp_own_hash_close(struct tp_own_hash *own)
-{
-    XXH3_freeState(own->state);
-    own->state = NULL;
 }

@@ -3,17 +3,17 @@
 #include "pack/file/sha256.h"
 
 #include "base/num.h"
+#include "pack/file/leafhash.h"
 #include "pack/os/os.h"
+#include "pack/os/threads.h"
 
 #include <nettle/sha2.h>
 #include <nettle/version.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
     READ_BYTES = 256 << 10,
-    MAX_THREADS = 64,
     BATCH = 256, /* files at a time: each has an error of its own */
 };
 
@@ -34,38 +34,26 @@ void tp_sha256(const void *data, size_t size, uint8_t digest[TP_SHA256_BYTES])
     finish(&hash, digest);
 }
 
+/* A digest has the bytes of two hashes. */
 void tp_sha256_print(const uint8_t digest[TP_SHA256_BYTES], char text[TP_SHA256_TEXT])
 {
-    static const char digits[] = "0123456789abcdef";
-    for (int i = 0; i < TP_SHA256_BYTES; i++) {
-        text[2 * i] = digits[digest[i] >> 4];
-        text[2 * i + 1] = digits[digest[i] & 15];
-    }
-    text[TP_SHA256_TEXT - 1] = '\0';
+    tp_hash_print(digest, text);
+    tp_hash_print(digest + TP_HASH_BYTES, text + 2 * TP_HASH_BYTES);
 }
 
 bool tp_sha256_parse(const char *text, uint8_t digest[TP_SHA256_BYTES])
 {
-    static const char digits[] = "0123456789abcdef";
-    if (strlen(text) != TP_SHA256_TEXT - 1)
-        return false;
-    for (int i = 0; i < TP_SHA256_BYTES; i++) {
-        const char *high = strchr(digits, text[2 * i]), *low = strchr(digits, text[2 * i + 1]);
-        if (!high || !low)
-            return false;
-        digest[i] = (uint8_t)((high - digits) << 4 | (low - digits));
-    }
-    return true;
+    const size_t half = TP_HASH_TEXT - 1;
+    return strlen(text) == 2 * half && tp_hash_parse(text, half, digest) &&
+           tp_hash_parse(text + half, half, digest + TP_HASH_BYTES);
 }
 
 struct work {
     struct tp_sha256_file *files;
-    size_t count;
-    atomic_size_t next;
     atomic_int *stop;
 };
 
-static enum tp_code hash_file(struct tp_sha256_file *file, uint8_t *data, atomic_int *stop)
+static void hash_file(struct tp_sha256_file *file, uint8_t *data, atomic_int *stop)
 {
     struct sha256_ctx hash;
     struct stat st;
@@ -75,46 +63,22 @@ static enum tp_code hash_file(struct tp_sha256_file *file, uint8_t *data, atomic
     sha256_init(&hash);
     for (uint64_t at = 0; at < file->size && code == TP_OK; at += READ_BYTES) {
         uint64_t part = tp_min_u64(file->size - at, READ_BYTES);
-        int caught = stop ? atomic_load(stop) : 0;
-        code = caught ? tp_fail(&file->err, caught == 2 ? TP_E_INTERRUPT : TP_E_TERMINATE,
-                                "interrupted")
-                      : tp_os_read(fd, data, part, at, file->path, &file->err);
-        if (code == TP_OK)
+        if ((code = tp_stopped(stop, &file->err)) == TP_OK &&
+            (code = tp_os_read(fd, data, part, at, file->path, &file->err)) == TP_OK)
             sha256_update(&hash, (size_t)part, data);
     }
     if (code == TP_OK)
-        code = tp_os_read_end(fd, file->size, file->path, &file->err);
+        tp_os_read_end(fd, file->size, file->path, &file->err);
     tp_os_close(&fd);
     finish(&hash, file->digest);
-    return code;
 }
 
-static void *hash_files(void *arg)
+static enum tp_code hash_one(void *arg, void *data, uint64_t i, struct tp_err *err)
 {
-    struct work *work = arg;
-    struct tp_err short_of_memory = {0};
-    uint8_t *data = tp_os_alloc(READ_BYTES, &short_of_memory);
-    for (size_t i; (i = atomic_fetch_add(&work->next, 1)) < work->count;) {
-        if (!data)
-            work->files[i].err = short_of_memory;
-        else
-            hash_file(&work->files[i], data, work->stop);
-    }
-    free(data);
-    return NULL;
-}
-
-static void hash_batch(struct tp_sha256_file *files, size_t count, unsigned jobs, atomic_int *stop)
-{
-    struct work work = {.files = files, .count = count, .stop = stop};
-    pthread_t others[MAX_THREADS];
-    unsigned started = 0;
-    uint64_t want = tp_min_u64(tp_min_u64(jobs, MAX_THREADS), count);
-    while (started + 1 < want && tp_os.start_thread(&others[started], hash_files, &work) == 0)
-        started++; /* one fewer if the system has no more: the same digests */
-    hash_files(&work);
-    for (unsigned i = 0; i < started; i++)
-        pthread_join(others[i], NULL);
+    const struct work *work = arg;
+    (void)err; /* each file has its own */
+    hash_file(&work->files[i], data, work->stop);
+    return TP_OK;
 }
 
 /* `count` files from number `first` on. */
@@ -123,13 +87,16 @@ static enum tp_code do_batch(const struct tp_sha256_list *list, size_t first, si
                              struct tp_err *err)
 {
     enum tp_code code = TP_OK;
+    struct work work = {files, stop};
+    const struct tp_each each = {.count = count, .threads = jobs, .one = hash_one, .arg = &work,
+                                 .own = READ_BYTES};
     size_t named = 0;
     for (; named < count && code == TP_OK; named++) {
         files[named] = (struct tp_sha256_file){.path = list->path(list->arg, first + named, err)};
         code = files[named].path ? TP_OK : err->code;
     }
     if (code == TP_OK)
-        hash_batch(files, count, jobs, stop);
+        code = tp_each(&each, err);
     for (size_t i = 0; i < named; i++) {
         if (code == TP_OK)
             code = list->take(list->arg, first + i, &files[i], err);

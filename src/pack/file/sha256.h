@@ -42,9 +42,9 @@ struct tp_sha256_list {
                          struct tp_err *err);
 };
 
-/* Hashes files, one thread to each, `jobs` at a time (256 KiB of memory each, at most 64), and 1 MiB
- * for all, however many they are. `stop` as in tp_run_options, or NULL. Ends with the first failure
- * of the list's functions: that of a file is theirs to judge. */
+/* Hashes files, one thread to each, `jobs` at a time (256 KiB of memory each, at most 64), and 1
+ * MiB for all, however many they are. `stop` as in tp_run_options, or NULL. Ends with the first
+ * failure of the list's functions: that of a file is theirs to judge. */
 enum tp_code tp_sha256_each(const struct tp_sha256_list *list, unsigned jobs, atomic_int *stop,
                             struct tp_err *err);
 

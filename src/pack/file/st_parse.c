@@ -59,17 +59,16 @@ enum tp_code tp_st_header_size(const uint8_t prefix[8], uint64_t file_size, uint
         return code;
     }
     if (memcmp(prefix, "GGUF", 4) == 0 || memcmp(prefix, "PK\3\4", 4) == 0) {
-        code = tp_fail(err, TP_E_INPUT, "this is a %s file, not a safetensors file",
-                       prefix[0] == 'G' ? "GGUF" : "PyTorch or other zip");
-        tp_err_hint(err, "use the checkpoint's safetensors files");
+        code = tp_refuse(err, TP_E_INPUT, "use the checkpoint's safetensors files",
+                         "this is a %s file, not a safetensors file",
+                         prefix[0] == 'G' ? "GGUF" : "PyTorch or other zip");
     } else if (prefix[0] == '{') {
-        code = tp_fail(err, TP_E_INPUT, "this is JSON text, not a safetensors file");
-        tp_err_hint(err, "name the checkpoint's directory or a .safetensors file");
+        code = tp_refuse(err, TP_E_INPUT, "name the checkpoint's directory or a .safetensors file",
+                         "this is JSON text, not a safetensors file");
     } else if (n > TP_ST_MAX_HEADER) {
-        code = tp_fail(err, TP_E_INPUT,
-                       "the header length, %llu bytes, is above the format's limit of %llu", (ull)n,
-                       (ull)TP_ST_MAX_HEADER);
-        tp_err_hint(err, "this is probably not a safetensors file: check it");
+        code = tp_refuse(err, TP_E_INPUT, "this is probably not a safetensors file: check it",
+                         "the header length, %llu bytes, is above the format's limit of %llu",
+                         (ull)n, (ull)TP_ST_MAX_HEADER);
     } else if (n < 2) {
         code = tp_fail(err, TP_E_INPUT, "the header length is %llu bytes, too short for '{}'",
                        (ull)n);
@@ -116,10 +115,7 @@ static enum tp_code parse_shape(struct parser *p, struct tp_st_tensor *t)
     uint64_t count = 0, size;
     bool more;
     enum tp_code code = tp_json_expect(&p->json, '[');
-    while (!code) {
-        code = tp_json_next(&p->json, ']', &count, &more);
-        if (code || !more)
-            break;
+    while (!code && !(code = tp_json_next(&p->json, ']', &count, &more)) && more) {
         if (t->rank == TP_ST_MAX_RANK)
             return fail_rank(p);
         code = tp_json_u64(&p->json, &size);
@@ -132,13 +128,9 @@ static enum tp_code parse_shape(struct parser *p, struct tp_st_tensor *t)
 static enum tp_code parse_offsets(struct parser *p, struct tp_st_tensor *t)
 {
     enum tp_code code = tp_json_expect(&p->json, '[');
-    if (!code)
-        code = tp_json_u64(&p->json, &t->begin);
-    if (!code)
-        code = tp_json_expect(&p->json, ',');
-    if (!code)
-        code = tp_json_u64(&p->json, &t->end);
-    if (!code)
+    if (!code && (code = tp_json_u64(&p->json, &t->begin)) == TP_OK &&
+        (code = tp_json_expect(&p->json, ',')) == TP_OK &&
+        (code = tp_json_u64(&p->json, &t->end)) == TP_OK)
         code = tp_json_expect(&p->json, ']');
     return code;
 }
@@ -202,11 +194,8 @@ static enum tp_code parse_fields(struct parser *p, struct tp_st_tensor *t, uint6
     int key = 0;
     struct tp_json_string text;
     enum tp_code code = tp_json_expect(&p->json, '{');
-    while (!code) {
+    while (!code && !(code = tp_json_next(&p->json, '}', &count, &more)) && more) {
         uint64_t mark = p->json.used;
-        code = tp_json_next(&p->json, '}', &count, &more);
-        if (code || !more)
-            break;
         code = tp_json_key(&p->json, &text);
         if (!code)
             code = find_key(p, &text, seen, &key);
@@ -278,11 +267,8 @@ static enum tp_code parse_metadata(struct parser *p, const struct tp_json_string
     if (tp_json_peek(&p->json) == 'n') /* null: some writers say so that there is none */
         return tp_json_skip(&p->json);
     enum tp_code code = tp_json_expect(&p->json, '{');
-    while (!code) {
+    while (!code && !(code = tp_json_next(&p->json, '}', &count, &more)) && more) {
         uint32_t number = 0;
-        code = tp_json_next(&p->json, '}', &count, &more);
-        if (code || !more)
-            break;
         code = tp_json_key(&p->json, &key);
         if (!code)
             code = tp_names_add(&keys, key.data, key.length, &number, p->json.err);
@@ -430,9 +416,7 @@ enum tp_code tp_st_parse_here(char *begin, uint64_t size, uint64_t file_size,
     p.json = (struct tp_json){.text = begin + 8, .size = size, .base = 8, .noun = "header",
                               .arena = begin, .err = err};
     enum tp_code code = parse_text(&p);
-    if (!code)
-        code = sort_tensors(&p);
-    if (!code)
+    if (!code && (code = sort_tensors(&p)) == TP_OK)
         code = check_ranges(&p);
     tp_names_close(&p.names);
     free(p.where);

@@ -11,13 +11,9 @@ static enum tp_code add_metadata(struct tp_text *out, const struct tp_st_meta *m
 {
     enum tp_code code = tp_text_addf(out, err, "\"__metadata__\":{");
     for (size_t i = 0; i < count && !code; i++) {
-        if (i)
-            code = tp_text_add_word(out, ",", err);
-        if (!code)
-            code = tp_text_add_json(out, meta[i].key, err);
-        if (!code)
-            code = tp_text_add_word(out, ":", err);
-        if (!code)
+        if ((code = tp_text_add_word(out, i ? "," : "", err)) == TP_OK &&
+            (code = tp_text_add_json(out, meta[i].key, err)) == TP_OK &&
+            (code = tp_text_add_word(out, ":", err)) == TP_OK)
             code = tp_text_add_json(out, meta[i].value, err);
     }
     return code ? code : tp_text_add_word(out, "}", err);
@@ -28,11 +24,8 @@ static enum tp_code add_tensor(struct tp_text *out, const struct tp_st_tensor *t
                                struct tp_err *err)
 {
     enum tp_code code = tp_text_add_json(out, tensor->name, err);
-    if (!code)
-        code = tp_text_add_word(out, ":{\"dtype\":\"", err);
-    if (!code)
-        code = tp_text_add_word(out, tp_dtype_name(tensor->dtype), err);
-    if (!code)
+    if (!code && (code = tp_text_add_word(out, ":{\"dtype\":\"", err)) == TP_OK &&
+        (code = tp_text_add_word(out, tp_dtype_name(tensor->dtype), err)) == TP_OK)
         code = tp_text_add_word(out, "\",\"shape\":[", err);
     for (uint32_t i = 0; i < tensor->rank && !code; i++)
         code = tp_text_add_number(out, i ? "," : "", tensor->shape[i], err);
@@ -89,9 +82,7 @@ enum tp_code tp_st_write_header(const struct tp_st_tensor *tensors, size_t count
     static const char length[8] = {0};
     size_t start = out->size;
     enum tp_code code = check_order(tensors, count, err);
-    if (!code)
-        code = tp_text_add(out, length, sizeof length, err);
-    if (!code)
+    if (!code && (code = tp_text_add(out, length, sizeof length, err)) == TP_OK)
         code = tp_text_add_word(out, "{", err);
     if (!code && meta_count)
         code = add_metadata(out, meta, meta_count, err);

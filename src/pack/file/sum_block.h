@@ -1,5 +1,5 @@
-/* Sums of groups of a block, with the vectors of an instruction set. Inside of sums.c, which has the
- * formula (sums.h) in plain C, too, and asks first whether the processor has them. On other
+/* Sums of groups of a block, with the vectors of an instruction set. Inside of sums.c, which has
+ * the formula (sums.h) in plain C, too, and asks first whether the processor has them. On other
  * processors nobody calls these.
  */
 #ifndef TP_PACK_SUM_BLOCK_H

@@ -4,8 +4,8 @@
  * last of them filled with zeros. A block at byte `at` of its file has 512 words W of 8 bytes,
  * little-endian. Of four lines of 8 words, a group, one is made: for i = 8 g + j, j < 8, T[i] =
  * W[32 g + j] + (W[32 g + 8 + j] <<< 8) + ((W[32 g + 16 + j] + (W[32 g + 24 + j] <<< 8)) <<< 20).
- * With the keys K[i] = mix(i), which are added to both halves of T[i] by themselves, A is the sum of
- * the products of the halves, and B that of the T[i] as they are. The file's sum is that of
+ * With the keys K[i] = mix(i), which are added to both halves of T[i] by themselves, A is the sum
+ * of the products of the halves, and B that of the T[i] as they are. The file's sum is that of
  * mix(A ^ mix(at)) and that of mix(B + mix(at)) over all blocks. All modulo 2^64; <<< rotates, mix
  * is tp_leaf_mix(). Source of A: NH, of UMAC (RFC 4418), of which XXH3 is made, too.
  *

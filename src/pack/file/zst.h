@@ -24,17 +24,11 @@ bool tp_zst_detect(const uint8_t magic[4]);
 /* Reads the seek table and checks it against the file: sizes add up, frames lie
  * inside. What cannot be read in parts (a file without a seek table, a frame of more
  * than 64 MiB) is TP_E_UNSUPPORTED, with the hint to run `zstd -d`; a damaged file is
- * TP_E_INPUT, with the offset, and so is one whose end is cut off or not the archive's. The fd
- * stays the caller's and must outlive *zst. */
+ * TP_E_INPUT, with the offset. The fd stays the caller's and must outlive *zst. */
 enum tp_code tp_zst_open(int fd, uint64_t file_size, const char *path, struct tp_zst **zst,
                          struct tp_err *err);
 void tp_zst_close(struct tp_zst *zst); /* NULL is legal */
 uint64_t tp_zst_size(const struct tp_zst *zst); /* of the plain file */
-
-/* Of an archive that was refused for want of a seek table: the plain bytes that its frames say they
- * hold. UINT64_MAX: one does not say. */
-enum tp_code tp_zst_said(int fd, uint64_t file_size, const char *path, uint64_t *size,
-                         struct tp_err *err);
 
 /* Reads plain bytes. Thread-safe; a cache keeps recently used frames. A range that
  * covers a whole frame is decoded in place. A damaged frame is TP_E_INPUT with the
@@ -45,10 +39,6 @@ enum tp_code tp_zst_read(struct tp_zst *zst, void *data, uint64_t size, uint64_t
 /* Plain bytes [*begin, *end), not none of them, become those of the archive that hold
  * the frames they are in. */
 void tp_zst_stored(const struct tp_zst *zst, uint64_t *begin, uint64_t *end);
-
-/* The first `size` plain bytes of the file, of which no index is known: from the first 256 KiB of
- * it, or not at all. False, and an error: it could not be looked at (tp_err_unread()). */
-bool tp_zst_peek(int fd, uint64_t file_size, void *data, size_t size, struct tp_err *err);
 
 /* Bytes that reading its largest frame takes: as stored, and plain. */
 uint64_t tp_zst_largest(const struct tp_zst *zst);

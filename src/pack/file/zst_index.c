@@ -1,5 +1,4 @@
-/* Opening a zstd archive: the index of its frames, from the seek table; without one, whether the
- * archive is whole. Decodes no data.
+/* Opening a zstd archive: the index of its frames, from the seek table. Decodes no data.
  *
  * Invariant: an index that is handed out covers the file from its first byte to
  * the seek table, each frame lies inside, no frame needs more than
@@ -13,13 +12,9 @@
 #include <stdlib.h>
 #include <xxhash.h>
 
-/* Of blocks, in a file without a table: those of 2 TiB, some seconds. */
-enum { MAX_HEADS = 16 << 20 };
-
 /* A small window on the file: entries of the table lie close together. */
 struct window {
     const struct tp_zst *zst;
-    size_t few; /* bytes to read at a time where they do not; 0: all that it holds */
     uint64_t at;
     size_t size;
     uint8_t data[4096];
@@ -33,7 +28,7 @@ static enum tp_code look(struct window *w, uint64_t at, size_t want, const uint8
     *n = (size_t)tp_min_u64(want, rest);
     if (at < w->at || at - w->at > w->size || w->size - (at - w->at) < *n) {
         w->size = 0;
-        size_t fill = (size_t)tp_min_u64(w->few ? w->few : sizeof w->data, rest);
+        size_t fill = (size_t)tp_min_u64(sizeof w->data, rest);
         enum tp_code code = tp_os_read(w->zst->fd, w->data, fill, at, w->zst->path, err);
         if (code)
             return code;
@@ -139,130 +134,13 @@ static enum tp_code check_empty(struct window *w, const struct tp_zst_frame *fra
     return TP_OK;
 }
 
-/* What is seen of frames by their heads and those of their blocks. */
-struct walked {
-    uint32_t heads;
-    bool table;     /* the last is a seek table's */
-    bool sized;     /* all say how many bytes they hold, */
-    uint64_t plain; /* in sum */
-};
-
-static void count_frame(const struct tp_zst_head *head, struct walked *walked)
+/* Files that the zstd command made, and those that lack their end or have more behind it. */
+static enum tp_code no_table(const struct tp_zst *zst, struct tp_err *err)
 {
-    walked->sized &= head->sized && tp_add_u64(&walked->plain, walked->plain, head->plain);
-}
-
-/* Where the frame at `at` ends; 0: no frame is there, or the file ends inside it. */
-static enum tp_code frame_end(struct window *w, uint64_t at, struct walked *walked, uint64_t *end,
-                              struct tp_err *err)
-{
-    enum { HEAD = 3, RLE = 1, RESERVED = 3, MOST = 128 << 10 };
-    const uint8_t *p;
-    size_t n;
-    struct tp_zst_head head = {0};
-    *end = 0;
-    enum tp_code code = look(w, at, TP_ZST_HEAD_MAX, &p, &n, err);
-    if (code)
-        return code;
-    bool last = n >= TP_ZST_SKIP_HEAD && (tp_zst_u32(p) & ~UINT32_C(15)) == TP_ZST_SKIP_MAGIC;
-    if (!last && !tp_zst_parse_head(p, n, &head))
-        return TP_OK;
-    at += last ? (uint64_t)TP_ZST_SKIP_HEAD + tp_zst_u32(p + 4) : head.bytes;
-    walked->table = last && tp_zst_u32(p) == TP_ZST_TABLE_MAGIC;
-    if (!last)
-        count_frame(&head, walked);
-    for (walked->heads++; !last && walked->heads < MAX_HEADS; walked->heads++) {
-        if ((code = look(w, at, HEAD, &p, &n, err)))
-            return code;
-        uint32_t block =
-            n < HEAD ? RESERVED << 1 : p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16;
-        uint32_t kind = block >> 1 & 3, size = block >> 3;
-        if (kind == RESERVED || size > MOST)
-            return TP_OK;
-        at += HEAD + (kind == RLE ? 1 : size);
-        last = block & 1;
-    }
-    at += head.checksum ? 4 : 0;
-    *end = at <= w->zst->file_size ? at : 0;
-    return TP_OK;
-}
-
-/* A frame that is too large by its entry: a damaged one, where itself it says otherwise. */
-static enum tp_code check_large(struct window *w, const struct tp_zst_frame *frame,
-                                struct tp_err *err)
-{
-    struct walked walked = {.sized = true};
-    uint64_t end;
-    if (frame->plain <= TP_ZST_MAX_FRAME && frame->stored <= tp_zst_stored_limit(frame->plain))
-        return TP_OK;
-    enum tp_code code = frame_end(w, frame->at, &walked, &end, err);
-    if (code)
-        return code;
-    if (walked.heads < MAX_HEADS && (end != frame->at + frame->stored ||
-                                     (walked.sized && walked.plain != frame->plain)))
-        return bad(w->zst, frame->at, "the seek table and the frame itself differ in how many "
-                   "bytes it holds", err);
-    return unseekable(w->zst, frame->at, "a zstd frame is too large to be read in parts "
-                      "(64 MiB of plain data is the limit)", err);
-}
-
-/* Goes from frame to frame up to *at: the end of the file, or where it has no whole frame. Nothing
- * is decoded, and of a block no more than its head read. */
-static enum tp_code walk(struct window *w, struct walked *walked, uint64_t *at, struct tp_err *err)
-{
-    uint64_t end = 0;
-    *walked = (struct walked){.sized = true};
-    w->few = 32;
-    for (*at = 0; *at < w->zst->file_size && walked->heads < MAX_HEADS; *at = end) {
-        enum tp_code code = frame_end(w, *at, walked, &end, err);
-        if (code || !end)
-            return code;
-    }
-    return TP_OK;
-}
-
-/* Files that the zstd command made, and those that lack their end or have more behind it: these
- * mostly do not end where a frame does. */
-static enum tp_code no_table(struct window *w, struct tp_err *err)
-{
-    const struct tp_zst *zst = w->zst;
-    struct walked walked;
-    uint64_t at;
-    enum tp_code code = walk(w, &walked, &at, err);
-    if (code)
-        return code;
     tp_err_path(err, zst->path);
-    if (at < zst->file_size && walked.heads < MAX_HEADS) {
-        tp_err_offset(err, at);
-        tp_err_hint(err, "the file is probably incomplete: copy or download it again");
-        return tp_fail(err, TP_E_INPUT, "the archive does not end where a zstd frame ends");
-    }
-    if (at == zst->file_size && walked.table)
-        return bad(zst, at - tp_min_u64(at, TP_ZST_FOOTER), "the seek table's end is damaged", err);
     tp_err_hint(err, "unpack it first: zstd -d %s", zst->path);
     return tp_fail(err, TP_E_UNSUPPORTED, "the archive does not end in a seek table: it cannot be "
                    "read in parts");
-}
-
-enum tp_code tp_zst_said(int fd, uint64_t file_size, const char *path, uint64_t *size,
-                         struct tp_err *err)
-{
-    struct tp_zst zst = {.fd = fd, .file_size = file_size};
-    struct walked walked = {0};
-    uint64_t at = 0;
-    *size = UINT64_MAX;
-    zst.path = tp_os_format(err, "%s", path);
-    struct window *w = zst.path ? tp_os_zalloc(1, sizeof *w, err) : NULL;
-    enum tp_code code = err->code;
-    if (w) {
-        w->zst = &zst;
-        code = walk(w, &walked, &at, err);
-    }
-    if (!code && walked.sized && at == file_size)
-        *size = walked.plain;
-    free(w);
-    free(zst.path);
-    return code;
 }
 
 struct table {
@@ -276,13 +154,13 @@ static enum tp_code find_table(struct window *w, struct table *table, struct tp_
     const uint8_t *p;
     size_t n;
     if (zst->file_size < TP_ZST_FOOTER + TP_ZST_SKIP_HEAD)
-        return no_table(w, err);
+        return no_table(zst, err);
     uint64_t footer = zst->file_size - TP_ZST_FOOTER;
     enum tp_code code = look(w, footer, TP_ZST_FOOTER, &p, &n, err);
     if (code)
         return code;
     if (tp_zst_u32(p + 5) != TP_ZST_SEEK_MAGIC)
-        return no_table(w, err);
+        return no_table(zst, err);
     if (p[4] & 0x7C)
         return bad(zst, footer + 4, "the seek table's reserved bits are set", err);
     table->count = tp_zst_u32(p);
@@ -320,8 +198,10 @@ static enum tp_code read_table(struct tp_zst *zst, struct window *w, const struc
             return bad(zst, entry, "the seek table names a frame that does not lie in the file",
                        err);
         at += frame.stored;
-        code = frame.plain ? check_large(frames, &frame, err) : check_empty(frames, &frame, err);
-        if (!code)
+        if (frame.plain > TP_ZST_MAX_FRAME || frame.stored > tp_zst_stored_limit(frame.plain))
+            return unseekable(zst, frame.at, "a zstd frame is too large to be read in parts "
+                              "(64 MiB of plain data is the limit)", err);
+        if (frame.plain || !(code = check_empty(frames, &frame, err)))
             code = add_frame(zst, frame, err);
         if (code)
             return code;

@@ -18,7 +18,6 @@
 #include <string.h>
 #include <xxhash.h>
 #include <zstd.h>
-#include <zstd_errors.h>
 
 enum { MAX_SLOTS = 256 }; /* the list is searched one by one */
 
@@ -341,24 +340,4 @@ void tp_zst_close(struct tp_zst *zst)
     pthread_cond_broadcast(&cache.change);
     pthread_mutex_unlock(&cache.lock);
     tp_zst_free(zst);
-}
-
-bool tp_zst_peek(int fd, uint64_t file_size, void *data, size_t size, struct tp_err *err)
-{
-    enum { ROOM = 256 << 10, WINDOW_LOG = 23 /* of what `zstd -19` writes */ };
-    size_t most = (size_t)tp_min_u64(file_size, ROOM), more = 1;
-    ZSTD_outBuffer out = {data, size, 0};
-    ZSTD_DCtx *context = ZSTD_createDCtx();
-    void *packed = context ? tp_os_alloc(most, err) : NULL;
-    ZSTD_inBuffer in = {packed, packed ? most : 0, 0};
-    if (packed && (tp_os_read(fd, packed, most, 0, "", err) ||
-                   ZSTD_isError(ZSTD_DCtx_setParameter(context, ZSTD_d_windowLogMax, WINDOW_LOG))))
-        in.size = 0;
-    while (in.pos < in.size && out.pos < size && !ZSTD_isError(more))
-        more = ZSTD_decompressStream(context, &out, &in);
-    if (!context || ZSTD_getErrorCode(more) == ZSTD_error_memory_allocation)
-        tp_fail(err, TP_E_MEMORY, "out of memory for a zstd decoder");
-    free(packed);
-    ZSTD_freeDCtx(context);
-    return out.pos == size;
 }

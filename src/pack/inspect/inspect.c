@@ -420,17 +420,16 @@ enum tp_code tp_inspect_byte(const struct tp_checkpoint *ckpt, const struct tp_s
     *info = (struct tp_byte_info){.byte = byte, .offset = tensor->offset + byte};
     if (tensor->bytes == 0)
         return empty(err);
-    if (byte >= tensor->bytes) {
-        tp_err_hint(err, "offsets are counted from the beginning of the tensor's data");
-        return tp_fail(err, TP_E_USAGE, "byte %llu is outside of the tensor, which has %llu bytes",
-                       (unsigned long long)byte, (unsigned long long)tensor->bytes);
-    }
+    if (byte >= tensor->bytes)
+        return tp_refuse(err, TP_E_USAGE,
+                         "offsets are counted from the beginning of the tensor's data",
+                         "byte %llu is outside of the tensor, which has %llu bytes",
+                         (unsigned long long)byte, (unsigned long long)tensor->bytes);
     if (subject->weight &&
-        !tp_bits_within_bytes(subject->weight->form->op.out[subject->out].word_bits)) {
-        tp_err_hint(err, "--at shows an element and where it begins");
-        return tp_fail(err, TP_E_UNSUPPORTED, "the bits of its codes are moved inside of words of "
-                       "4 bytes, so that a byte holds parts of several");
-    }
+        !tp_bits_within_bytes(subject->weight->form->op.out[subject->out].word_bits))
+        return tp_refuse(err, TP_E_UNSUPPORTED, "--at shows an element and where it begins",
+                         "the bits of its codes are moved inside of words of 4 bytes, so that a "
+                         "byte holds parts of several");
     if (bits % 4 || bits == 12)
         return tp_fail(err, TP_E_UNSUPPORTED, "elements of %s lie across bytes",
                        tp_dtype_name(tensor->dtype));

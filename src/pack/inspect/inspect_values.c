@@ -32,8 +32,8 @@ enum tp_code tp_inspect_region(const struct tp_subject *subject, struct tp_regio
     region->k1 = tp_min_u64(region->k1, box.k);
     if (region->n0 < region->n1 && region->k0 < region->k1)
         return TP_OK;
-    tp_err_hint(err, "ranges are BEGIN:END, the end not included");
-    return tp_fail(err, TP_E_USAGE, "the range is empty");
+    return tp_refuse(err, TP_E_USAGE, "ranges are BEGIN:END, the end not included",
+                     "the range is empty");
 }
 
 struct strip {

@@ -19,11 +19,10 @@ enum tp_code tp_load_hash_open(const struct tp_checkpoint *ckpt, uint32_t file,
     if (code)
         return code;
     if (!digits || hash->place == UINT64_MAX ||
-        !tp_hash_parse(digits, strlen(digits), hash->stored)) {
-        tp_err_path(err, from->path);
-        tp_err_hint(err, "only files that tilepack wrote can be verified while they are loaded");
-        return tp_fail(err, TP_E_UNSUPPORTED, "its header does not hold its hash");
-    }
+        !tp_hash_parse(digits, strlen(digits), hash->stored))
+        return tp_refuse_at(err, TP_E_UNSUPPORTED, from->path,
+                            "only files that tilepack wrote can be verified while they are loaded",
+                            "its header does not hold its hash");
     return tp_leafhash_init(&hash->leaves, from->size, err);
 }
 

@@ -1,23 +1,21 @@
-/* Files below a directory in which this process writes. Another user may have put links there, or
- * the directory itself: links are not followed, and what does not belong to this user is refused.
+/* Files below a directory in which this process writes: what has the name of one may be a link,
+ * which is not followed.
  *
- * Directories are descriptors; `path` is the whole path, which ends in the name, for messages. In
- * a name with slashes no folder is followed, and not the file. With AT_FDCWD the name is a path, of
- * which links above the file are the user's choice, and are followed.
+ * Directories are descriptors; `path` is the whole path, which ends in the name, for messages. With
+ * AT_FDCWD the name is a path, of which links above the file are the user's choice, and are
+ * followed.
  */
 #ifndef TP_PACK_BELOW_H
 #define TP_PACK_BELOW_H
 
 #include "pack/os/os.h"
 
-/* Opens the directory `path`, which must be one and no link, and belong to this user: TP_E_USAGE
- * otherwise. A file system on which all files belong to somebody else is known by a file that is
- * made there and removed again. *fd is -1 on failure. */
-#define TP_BELOW_OWNER ".tilepack-owner"
+/* Opens the directory `path`, which must be one and no link: TP_E_USAGE otherwise. *fd is -1 on
+ * failure. */
 enum tp_code tp_below_open_dir(const char *path, int *fd, struct tp_err *err);
 
-/* Makes the directory NAME unless it is there; anything else of that name is replaced. The folders
- * above it are there. It gets this mode, which is always its owner's to use, less the umask. */
+/* Makes the directory NAME unless it is there. The folders above it are there. It gets this mode,
+ * which is always its owner's to use, less the umask. */
 enum tp_code tp_below_mkdir(int dir, const char *name, mode_t mode, const char *path,
                             struct tp_err *err);
 
@@ -36,8 +34,12 @@ enum tp_code tp_below_open_regular(int dir, const char *name, const char *path, 
 enum tp_code tp_below_create(int dir, const char *name, mode_t mode, const char *path, int *fd,
                              struct tp_err *err);
 
+/* The same with these bytes, on the disk, and closed. */
+enum tp_code tp_below_write(int dir, const char *name, mode_t mode, const char *path,
+                            const void *data, size_t size, struct tp_err *err);
+
 /* Opens, or makes, a file that stays over several runs: a journal, a lock. TP_E_USAGE when it
- * is no plain file, has other names, too, or is another user's. */
+ * is no plain file. */
 enum tp_code tp_below_open_own(int dir, const char *name, mode_t mode, const char *path, int *fd,
                                struct tp_err *err);
 
@@ -48,10 +50,8 @@ enum tp_code tp_below_slurp(int dir, const char *name, const char *path, uint64_
 /* Names in the directory that is open. */
 enum tp_code tp_below_list(int dir, const char *path, struct tp_os_list *list, struct tp_err *err);
 
-/* Removes a file or a link; one that is gone is fine. Nothing is done to a directory: *directory
- * is set, or, where that is NULL, it is an error. */
-enum tp_code tp_below_remove(int dir, const char *name, const char *path, bool *directory,
-                             struct tp_err *err);
+/* Removes a file or a link; one that is gone is fine. */
+enum tp_code tp_below_remove(int dir, const char *name, const char *path, struct tp_err *err);
 
 /* True for a directory, and no link to one. False and an error: it could not be looked at. */
 bool tp_below_is_dir(const char *path, struct tp_err *err);

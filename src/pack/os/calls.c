@@ -120,10 +120,9 @@ enum tp_code tp_os_read_end(int fd, uint64_t size, const char *path, struct tp_e
         return TP_OK;
     if (got < 0)
         return tp_os_fail(err, errno, path, "cannot read");
-    tp_err_path(err, path);
-    tp_err_hint(err, "it grew while it was read, or is no file of a disk");
-    return tp_fail(err, TP_E_INPUT, "it holds more than the %llu bytes that are its size",
-                   (unsigned long long)size);
+    return tp_refuse_at(err, TP_E_INPUT, path, "it grew while it was read, or is no file of a disk",
+                        "it holds more than the %llu bytes that are its size",
+                        (unsigned long long)size);
 }
 
 static enum tp_code fail_write(struct tp_err *err, int sys, const char *path, uint64_t offset)
@@ -207,9 +206,8 @@ bool tp_sys_special(int sys)
 
 static enum tp_code fail_kind(struct tp_err *err, const char *path, const char *kind)
 {
-    tp_err_path(err, path);
-    tp_err_hint(err, "a plain file, or a link to one, belongs here");
-    return tp_fail(err, TP_E_INPUT, "not a regular file but a %s", kind);
+    return tp_refuse_at(err, TP_E_INPUT, path, "a plain file, or a link to one, belongs here",
+                        "not a regular file but a %s", kind);
 }
 
 enum tp_code tp_os_open_regular(const char *path, int flags, int *fd, struct stat *st,
@@ -344,17 +342,17 @@ enum tp_code tp_os_lock(int fd, const char *path, bool *unlocked, struct tp_err 
     *unlocked = tp_os.fcntl_lock(fd, &whole) != 0;
     if (*unlocked && (errno == EACCES || errno == EAGAIN)) {
         *unlocked = false;
-        tp_err_hint(err, "wait for the other process to end, or choose another output");
-        return tp_fail(err, TP_E_LOCKED, "another tilepack is writing this output");
+        return tp_refuse(err, TP_E_LOCKED,
+                         "wait for the other process to end, or choose another output",
+                         "another tilepack is writing this output");
     }
     /* Its last holder may have renamed or removed the file since it was opened. */
     bool is = tp_os_there(path, &there, err) && is_open_as(fd, &there, path, err);
     if (err->code)
         return err->code;
-    if (!is) {
-        tp_err_hint(err, "run the command again");
-        return tp_fail(err, TP_E_LOCKED, "another tilepack has just finished writing this output");
-    }
+    if (!is)
+        return tp_refuse(err, TP_E_LOCKED, "run the command again",
+                         "another tilepack has just finished writing this output");
     if (err)
         err->path[0] = '\0';
     return TP_OK;
@@ -377,13 +375,11 @@ enum tp_code tp_os_slurp_fd(int fd, const struct stat *st, const char *path, uin
     enum tp_code code;
     *data = NULL;
     *size = 0;
-    if (bytes > limit) {
-        code = tp_fail(err, TP_E_INPUT, "%llu bytes, where at most %llu are expected",
-                       (unsigned long long)bytes, (unsigned long long)limit);
-        tp_err_path(err, path);
-        tp_err_hint(err, "this is not the kind of file that its name says: check it");
-        return code;
-    }
+    if (bytes > limit)
+        return tp_refuse_at(err, TP_E_INPUT, path,
+                            "this is not the kind of file that its name says: check it",
+                            "%llu bytes, where at most %llu are expected",
+                            (unsigned long long)bytes, (unsigned long long)limit);
     char *text = tp_os_alloc((size_t)bytes + 1, err);
     if (!text) {
         tp_err_path(err, path);

@@ -48,7 +48,8 @@ static uint64_t cgroup_limit(const char *root)
     uint64_t least = UINT64_MAX;
     read_begin(root, "proc/self/cgroup", text, sizeof text);
     for (char *line; (line = strsep(&rest, "\n"));) {
-        char *controllers = strchr(line, ':'), *path = controllers ? strchr(controllers + 1, ':') : NULL;
+        char *controllers = strchr(line, ':');
+        char *path = controllers ? strchr(controllers + 1, ':') : NULL;
         if (!path)
             continue;
         *path++ = '\0';

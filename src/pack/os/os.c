@@ -8,14 +8,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <sys/xattr.h>
-#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -63,24 +61,6 @@ static int real_start_thread(pthread_t *thread, void *(*work)(void *), void *arg
     return pthread_create(thread, NULL, work, arg);
 }
 
-/* Whether this process is one that the sticky bit stops for no file. */
-static bool acts_as_owner(void)
-{
-    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
-    return syscall(SYS_capget, &head, data) != 0 ||
-           (data[CAP_TO_INDEX(CAP_FOWNER)].effective & CAP_TO_MASK(CAP_FOWNER));
-}
-
-static bool real_may_take(const char *directory, const char *path)
-{
-    struct stat above, st;
-    uid_t user = geteuid();
-    if (stat(directory, &above) || !(above.st_mode & S_ISVTX) || above.st_uid == user)
-        return true;
-    return lstat(path, &st) || st.st_uid == user || acts_as_owner();
-}
-
 static int real_rename_new(const char *from, const char *to)
 {
     return renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
@@ -123,9 +103,7 @@ struct tp_os tp_os = {
     .fstat = fstat,
     .stat = stat,
     .lstat = lstat,
-    .may_take = real_may_take,
     .readlink = readlink,
-    .geteuid = geteuid,
     .fgetxattr = fgetxattr,
     .fsetxattr = fsetxattr,
     .fsync = fsync,

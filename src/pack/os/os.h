@@ -30,10 +30,7 @@ struct tp_os {
     int (*fstat)(int fd, struct stat *st);
     int (*stat)(const char *path, struct stat *st);
     int (*lstat)(const char *path, struct stat *st);
-    /* The sticky bit of the directory leaves this user what is there; true: unknown, too. */
-    bool (*may_take)(const char *directory, const char *path);
     ssize_t (*readlink)(const char *path, char *target, size_t size);
-    uid_t (*geteuid)(void);
     ssize_t (*fgetxattr)(int fd, const char *name, void *value, size_t size);
     int (*fsetxattr)(int fd, const char *name, const void *value, size_t size, int flags);
     int (*fsync)(int fd);

@@ -7,6 +7,7 @@
 #include "kernels/op/scalar.h"
 #include "pack/os/buffer.h"
 #include "pack/os/os.h"
+#include "pack/os/threads.h"
 #include "pack/prove/prove_rows.h"
 #include "pack/prove/prove_weight.h"
 #include "pack/source/source_check.h"
@@ -84,8 +85,7 @@ static uint64_t scale_bytes(const struct work *w, uint64_t experts, uint64_t m)
 
 static enum tp_code stopped(const struct work *w, struct tp_err *err)
 {
-    int signal = w->options->stop ? atomic_load(w->options->stop) : 0;
-    return signal ? tp_fail(err, (enum tp_code)(128 + signal), "interrupted") : TP_OK;
+    return tp_stopped(w->options->stop, err);
 }
 
 /* ---- rows of X on the device -------------------------------------------------- */
@@ -361,10 +361,9 @@ static enum tp_code choose_built(struct work *w, const struct tilepack_prove_pro
 {
     const struct tilepack_prove_plugin *plugin = w->prover->plugin;
     uint32_t kind = w->result->kind, first;
-    if (!tp_prove_nearest(plugin, kind, problem, &c->prediction, &first)) {
-        tp_err_hint(err, "'make prove SCHEDULES=all' builds every kernel");
-        return tp_fail(err, TP_E_UNSUPPORTED, "the plug-in has no kernel for it");
-    }
+    if (!tp_prove_nearest(plugin, kind, problem, &c->prediction, &first))
+        return tp_refuse(err, TP_E_UNSUPPORTED, "'make prove SCHEDULES=all' builds every kernel",
+                         "the plug-in has no kernel for it");
     tp_prove_built(plugin, first, &c->runs[c->count++].kernel);
     for (uint32_t i = 0; w->options->all && i < plugin->kernels; i++)
         if (i != first && tp_prove_takes(plugin, i, kind, problem))

@@ -75,26 +75,25 @@ static enum tp_code load(struct tp_prover *prover, struct tp_err *err)
     prover->plugin = entry();
     if (prover->plugin->abi == TILEPACK_PROVE_ABI)
         return TP_OK;
-    tp_err_path(err, path);
-    tp_err_hint(err, "build both from the same source: make, make prove");
-    return tp_fail(err, TP_E_UNSUPPORTED, "the plug-in speaks version %u of its interface, this "
-                   "program version %u", (unsigned)prover->plugin->abi, TILEPACK_PROVE_ABI);
+    return tp_refuse_at(err, TP_E_UNSUPPORTED, path,
+                        "build both from the same source: make, make prove",
+                        "the plug-in speaks version %u of its interface, this program version %u",
+                        (unsigned)prover->plugin->abi, TILEPACK_PROVE_ABI);
 }
 
 static enum tp_code open_device(uint32_t index, struct tp_prover *prover, struct tp_err *err)
 {
     char message[512] = "";
     const struct tilepack_prove_device *device = &prover->device;
-    if (prover->plugin->open(index, &prover->device, message, sizeof message)) {
-        tp_err_hint(err, "'nvidia-smi' lists the GPUs; --device cuda:I takes number I");
-        return tp_fail(err, TP_E_MEMORY, "%s", message);
-    }
-    if (device->major != 9) {
-        tp_err_hint(err, "H100, H200, H20 and GH200 have it");
-        return tp_fail(err, TP_E_UNSUPPORTED, "%s has compute capability %u.%u; the kernels that "
-                       "read these weights run on 9.0 (Hopper) alone", device->name,
-                       (unsigned)device->major, (unsigned)device->minor);
-    }
+    if (prover->plugin->open(index, &prover->device, message, sizeof message))
+        return tp_refuse(err, TP_E_MEMORY,
+                         "'nvidia-smi' lists the GPUs; --device cuda:I takes number I", "%s",
+                         message);
+    if (device->major != 9)
+        return tp_refuse(err, TP_E_UNSUPPORTED, "H100, H200, H20 and GH200 have it",
+                         "%s has compute capability %u.%u; the kernels that read these weights run "
+                         "on 9.0 (Hopper) alone", device->name, (unsigned)device->major,
+                         (unsigned)device->minor);
     prover->gpu = tp_gpu_of_product(device->name, device->sms);
     return TP_OK;
 }
@@ -121,12 +120,11 @@ void tp_prover_close(struct tp_prover *prover)
 void *tp_prover_alloc(const struct tp_prover *prover, uint64_t bytes, struct tp_err *err)
 {
     void *memory = prover->plugin->alloc(bytes);
-    if (!memory) {
-        tp_err_hint(err, "other programs may hold memory of the GPU; --m with fewer rows needs "
-                         "less");
-        tp_fail(err, TP_E_MEMORY, "out of memory on the GPU: %llu bytes more were needed",
-                (unsigned long long)bytes);
-    }
+    if (!memory)
+        tp_refuse(err, TP_E_MEMORY,
+                  "other programs may hold memory of the GPU; --m with fewer rows needs less",
+                  "out of memory on the GPU: %llu bytes more were needed",
+                  (unsigned long long)bytes);
     return memory;
 }
 

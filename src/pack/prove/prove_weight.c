@@ -154,13 +154,13 @@ static enum tp_code take_row(void *arg, uint64_t n, const double *values, uint64
     float *row = l->band + n % BAND * l->k;
     for (uint64_t k = 0; k < count; k++) {
         row[k] = (float)values[k];
-        if (!isfinite(values[k])) {
-            tp_err_hint(err, "'tilepack verify' says whether the file is whole; a weight that was "
-                             "converted with --nonfinite keep has no right result");
-            return tp_fail(err, TP_E_INPUT, "element (%llu,%llu,%llu) is no number: %g",
-                           (unsigned long long)l->expert, (unsigned long long)n,
-                           (unsigned long long)k, values[k]);
-        }
+        if (!isfinite(values[k]))
+            return tp_refuse(err, TP_E_INPUT,
+                             "'tilepack verify' says whether the file is whole; a weight that was "
+                             "converted with --nonfinite keep has no right result",
+                             "element (%llu,%llu,%llu) is no number: %g",
+                             (unsigned long long)l->expert, (unsigned long long)n,
+                             (unsigned long long)k, values[k]);
     }
     tp_prove_reference_add(l->reference, l->expert, n, values);
     if (n % BAND == BAND - 1 || n == l->n - 1)

@@ -103,11 +103,9 @@ enum tp_code tp_sched_plan_w4a8(const struct tp_sched_problem *p, size_t want,
                                 struct tp_sched_plan *plan, struct tp_err *err)
 {
     bool is_grouped = p->contiguous || p->experts > 1;
-    if (p->masked) {
-        tp_fail(err, TP_E_USAGE, "the W4A8 kernels have no masked form");
-        tp_err_hint(err, "the grouped kernel takes contiguous groups");
-        return TP_E_USAGE;
-    }
+    if (p->masked)
+        return tp_refuse(err, TP_E_USAGE, "the grouped kernel takes contiguous groups",
+                         "the W4A8 kernels have no masked form");
     const struct schedule *table = is_grouped ? grouped : dense;
     size_t count = is_grouped ? GROUPED : DENSE;
     /* The heuristic divides the rows by the experts; the tiles are counted as if

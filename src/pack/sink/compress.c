@@ -73,7 +73,7 @@ enum tp_code tp_compress_shard(struct tp_file_sink *sink, uint32_t f, const char
         if (to >= 0 && tp_os.close(to) && code == TP_OK)
             code = tp_os_fail(err, errno, path, "cannot close the output");
         if (code == TP_OK)
-            code = tp_below_remove(sink->dir, name, plain, NULL, err);
+            code = tp_below_remove(sink->dir, name, plain, err);
     }
     free(made);
     free(path);

@@ -54,32 +54,6 @@ static enum tp_code read_header(struct tp_file *file, struct tp_err *err)
     return tp_st_parse_here(text, size, file->size, &file->header, err);
 }
 
-/* An archive that cannot be read in parts may be one that lost its end between two frames: its
- * header then tells of more than they hold. One that does not lie near its beginning is not looked
- * at. */
-static enum tp_code check_cut(const struct tp_file *file, struct tp_err *err)
-{
-    uint8_t prefix[8];
-    uint64_t said, size;
-    struct tp_err none = {0};
-    struct tp_st_header header = {0};
-    enum tp_code code = tp_zst_said(file->fd, file->disk_size, file->path, &said, err);
-    if (code || said == UINT64_MAX ||
-        !tp_zst_peek(file->fd, file->disk_size, prefix, sizeof prefix, err) ||
-        tp_st_header_size(prefix, UINT64_MAX, &size, &none))
-        return err->code;
-    if ((code = tp_st_header_size(prefix, said, &size, err)))
-        return code;
-    char *text = tp_os_alloc((size_t)size + 8, err);
-    if (!text || !tp_zst_peek(file->fd, file->disk_size, text, (size_t)size + 8, err)) {
-        free(text);
-        return err->code;
-    }
-    code = tp_st_parse_here(text, size, said, &header, err);
-    tp_st_close(&header);
-    return code;
-}
-
 static enum tp_code open_plain_or_zst(struct tp_file *file, struct tp_err *err)
 {
     uint8_t magic[4];
@@ -90,11 +64,6 @@ static enum tp_code open_plain_or_zst(struct tp_file *file, struct tp_err *err)
     if (code || !tp_zst_detect(magic))
         return code;
     code = tp_zst_open(file->fd, file->disk_size, file->path, &file->zst, err);
-    struct tp_err cut = {0};
-    if (code == TP_E_UNSUPPORTED && check_cut(file, &cut)) {
-        *err = cut;
-        code = cut.code;
-    }
     if (!code)
         file->size = tp_zst_size(file->zst);
     return code;

@@ -42,15 +42,12 @@ static enum tp_code expect_end(struct tp_json *json)
 static enum tp_code scan_members(struct object *o, struct tp_json *json)
 {
     uint64_t count = 0;
+    bool more;
     tp_json_peek(json);
     o->open = json->pos;
     enum tp_code code = tp_json_expect(json, '{');
-    while (!code) {
-        bool more;
+    while (!code && !(code = tp_json_next(json, '}', &count, &more)) && more) {
         struct tp_json_string key;
-        code = tp_json_next(json, '}', &count, &more);
-        if (code || !more)
-            break;
         code = tp_json_key(json, &key);
         if (!code)
             code = tp_os_grow((void **)&o->members, &o->capacity, o->count + 1,
@@ -115,8 +112,8 @@ static enum tp_code open_object(const char *text, size_t size, uint64_t base, co
         code = check_unique(o, &json);
     if (code) {
         if (code == TP_E_INPUT)
-            tp_err_hint(err, "the file must be one JSON object, as tilepack(1) says: repair it, for "
-                             "instance with the help of `python3 -m json.tool`");
+            tp_err_hint(err, "the file must be one JSON object, as tilepack(1) says: repair it, "
+                             "for instance with the help of `python3 -m json.tool`");
         close_object(o);
         return code;
     }
@@ -269,13 +266,9 @@ static enum tp_code insert_last(const struct object *o, const char *key, const c
     enum tp_code code = copy(o, 0, at, out, err);
     if (!code && o->count)
         code = tp_text_add_word(out, style.comma, err);
-    if (!code)
-        code = add_line(out, &style, 1, err);
-    if (!code)
-        code = tp_text_add_json(out, key, err);
-    if (!code)
-        code = tp_text_add_word(out, style.colon, err);
-    if (!code)
+    if (!code && (code = add_line(out, &style, 1, err)) == TP_OK &&
+        (code = tp_text_add_json(out, key, err)) == TP_OK &&
+        (code = tp_text_add_word(out, style.colon, err)) == TP_OK)
         code = add_value(out, value, &style, err);
     return code ? code : copy(o, at, o->size, out, err);
 }

@@ -29,9 +29,6 @@ enum tp_code tp_json_fail(struct tp_json *json, uint64_t pos, const char *fmt, .
 /* "expected X, found Y" at the current position. */
 static enum tp_code fail_found(struct tp_json *json, const char *expected)
 {
-    if (json->pos >= json->size && json->more)
-        return tp_json_fail(json, json->pos, "a name or value of the %s has more than %llu bytes",
-                            json->noun, (unsigned long long)json->low);
     if (json->pos >= json->size)
         return tp_json_fail(json, json->pos, "expected %s, but the %s ends", expected, json->noun);
     unsigned char byte = (unsigned char)json->text[json->pos];
@@ -60,9 +57,6 @@ enum tp_code tp_json_fail_expect(struct tp_json *json, char byte)
 
 enum tp_code tp_json_next(struct tp_json *json, char closing, uint64_t *count, bool *more)
 {
-    enum tp_code code;
-    if (json->more && json->size - json->pos < json->low && (code = json->more(json)))
-        return code;
     int byte = tp_json_peek(json);
     *more = byte != closing;
     if (!*more) {
@@ -226,8 +220,6 @@ enum tp_code tp_json_string(struct tp_json *json, struct tp_json_string *string)
                                   json->size - json->pos);
         json->used += run;
         json->pos += run;
-        if (json->pos >= json->size && json->more)
-            return fail_found(json, "a string");
         if (json->pos >= json->size)
             return tp_json_fail(json, string->pos, "the %s ends inside a string", json->noun);
         unsigned char byte = (unsigned char)json->text[json->pos];

@@ -22,19 +22,11 @@ struct tp_json {
     const char *noun; /* what the text is, for messages: "header", "index", "manifest" */
     char *arena;      /* `size` bytes for decoded strings: never too few, as an
                          encoded string is longer than the decoded one and NUL; may
-                         be the text itself if it begins at least 8 bytes before it. Of a text
-                         in pieces 8 more than those of a piece and of what `more` lets be kept */
+                         be the text itself if it begins at least 8 bytes before it */
     uint64_t used;    /* of the arena; put it back to drop the latest strings */
     bool python;      /* what is skipped is a member's value in a text of Python's: NaN, Infinity
                          and -Infinity are numbers, and values are nested up to 64 deep */
     struct tp_err *err;
-    /* For a text that is read piece by piece: called between two items where fewer than `low`
-     * bytes are left of `text`, while there are more in the file. It moves what is left to the
-     * beginning, adds to it, sets base, pos and size, and becomes NULL with the last piece. An
-     * item that goes beyond the piece is an error, and so has to be more in the arena than it was
-     * made for: strings that are kept came from pieces before. */
-    enum tp_code (*more)(struct tp_json *json);
-    uint64_t low;
 };
 
 /* A decoded string: NUL-terminated, in the arena. */

@@ -39,8 +39,8 @@ enum tp_code tp_json_check(uint64_t mark, enum tp_code code, struct tp_err *err)
     *err = (struct tp_err){0};
     if (limited)
         return tp_os_fail_limit(err);
-    tp_err_hint(err, "free memory or give the process more");
-    return tp_fail(err, TP_E_MEMORY, "out of memory for JSON");
+    return tp_refuse(err, TP_E_MEMORY, "free memory or give the process more",
+                     "out of memory for JSON");
 }
 
 /* ---- reading ---------------------------------------------------------------------- */

@@ -31,8 +31,8 @@ static void give_memory(void *memory, void *data)
 
 static enum tp_code no_memory(struct tp_err *err)
 {
-    tp_err_hint(err, "free memory or give the process more");
-    return tp_fail(err, TP_E_MEMORY, "out of memory for a pattern");
+    return tp_refuse(err, TP_E_MEMORY, "free memory or give the process more",
+                     "out of memory for a pattern");
 }
 
 static void set_limits(struct tp_matcher *m)

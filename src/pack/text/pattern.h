@@ -19,15 +19,15 @@ enum {
     TP_PATTERN_NESTING = 50,    /* groups inside of groups */
     TP_PATTERN_CODE = 64 << 10, /* bytes of its compiled form */
     TP_PATTERN_ALL = 16 << 20,  /* bytes of all that share a matcher */
-    TP_PATTERN_STEPS = 250000,  /* of one match: some 30 ms. A step counts as several for names above
-                                   64 bytes, and for sets with classes or beyond ASCII */
+    TP_PATTERN_STEPS = 250000,  /* of one match: some 30 ms. A step counts as several for names
+                                   above 64 bytes, and for sets with classes or beyond ASCII */
     TP_PATTERN_DEPTH = 100000,  /* choices of one match that are kept to be changed */
     TP_PATTERN_HEAP = 16 << 20, /* bytes of one match */
 };
 /* Steps of all matches of a matcher, at most: a minute or two at the worst. What a source's
- * config.json lists shares them with the request. Of a name of 50 bytes the usual pattern takes 4 to
- * 40, one that begins with '.*' 50, one of three '.+' 1,300; so that ten of the last are within it
- * for 100,000 names. */
+ * config.json lists shares them with the request. Of a name of 50 bytes the usual pattern takes 4
+ * to 40, one that begins with '.*' 50, one of three '.+' 1,300; so that ten of the last are within
+ * it for 100,000 names. */
 #define TP_PATTERN_WORK UINT64_C(4000000000)
 
 enum tp_pattern_kind {
