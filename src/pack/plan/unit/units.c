@@ -492,7 +492,7 @@ static bool complete(const struct tp_builder *b, const struct member *members, s
     return count % matrices == 0 || lacking(members, count, matrices, text, size);
 }
 
-static const struct tp_rule *rule_of(const struct tp_builder *b, const struct member *member)
+static struct tp_rule *rule_of(const struct tp_builder *b, const struct member *member)
 {
     return b->choices[member->weight].rule;
 }
@@ -501,13 +501,13 @@ static const struct tp_rule *rule_of(const struct tp_builder *b, const struct me
 static enum tp_code find_stacked(struct tp_builder *b, const struct member *members, size_t count,
                                  bool *stacked)
 {
-    const struct tp_rule *rule = rule_of(b, &members[0]);
+    struct tp_rule *rule = rule_of(b, &members[0]);
     size_t other = 0;
     *stacked = false;
     for (size_t i = 0; i < count; i++) {
-        const struct tp_rule *its = rule_of(b, &members[i]);
+        struct tp_rule *its = rule_of(b, &members[i]);
         *stacked |= its && its->format->experts == TP_EXPERTS_STACK;
-        other = other || its == rule ? other : i;
+        other = other || tp_rule_asked(its) == tp_rule_asked(rule) ? other : i;
     }
     if (!*stacked || !other)
         return TP_OK;
