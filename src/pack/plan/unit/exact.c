@@ -104,6 +104,13 @@ enum tp_code tp_exact_choice(const struct tp_weight_form *from, uint32_t open,
     return TP_OK;
 }
 
+bool tp_rule_searches(const struct tp_rule *rule)
+{
+    struct tp_op op = rule->format->op;
+    tp_search_choice_op(&rule->search, &op);
+    return tp_op_search(&op) != TP_SEARCH_NONE;
+}
+
 struct tp_rule *tp_rule_asked(struct tp_rule *rule)
 {
     return rule && rule->base ? rule->base : rule;

@@ -23,13 +23,6 @@ enum tp_loss tp_unit_loss(const struct tp_plan *plan, const struct tp_unit *unit
     return tp_repack_loss(&source->form->op, &unit->form->op);
 }
 
-bool tp_rule_searches(const struct tp_rule *rule)
-{
-    struct tp_op op = rule->format->op;
-    tp_search_choice_op(&rule->search, &op);
-    return tp_op_search(&op) != TP_SEARCH_NONE;
-}
-
 /* The choices with which all of the weight is taken over, of those that do not hold now:
  * "--set group=32 --set scales=f16"; false: there are none. */
 static bool name_exact(const struct tp_weight_form *from, const struct tp_rule *rule,

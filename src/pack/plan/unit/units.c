@@ -9,6 +9,7 @@
 #include "base/suffix.h"
 #include "pack/model/model_names.h"
 #include "pack/os/os.h"
+#include "pack/quantizer/quantizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -595,6 +596,14 @@ static enum tp_code stack_experts(struct tp_builder *b)
     return code;
 }
 
+/* Whether its quantizer goes by another name than that by which readers know the format. */
+static bool is_named_otherwise(const struct tp_weight_form *form)
+{
+    const json_t *method = json_object_get(form->format->config, "quant_method");
+    return method && form->by && form->by->method[0] &&
+           !tp_words_have(form->by->method, json_string_value(method));
+}
+
 /* Whether nothing is to be done. Of another tool's weight the settings are not known;
  * its scales may be of another type than the format's, which is mended where it
  * costs nothing. */
@@ -617,7 +626,8 @@ static bool is_already(const struct tp_weight *weight, const struct tp_rule *rul
     tp_format_op(rule->format, &rule->settings, &op);
     for (uint32_t i = 0; i < op.outs; i++)
         if (weight->tensor[i] == TP_NO_TENSOR ||
-            weight->form->op.out[i].element != op.out[i].element || weight->form->format->spelled)
+            weight->form->op.out[i].element != op.out[i].element || weight->form->format->spelled ||
+            is_named_otherwise(weight->form))
             return !tp_repack_possible(&weight->form->op, &op);
     return true;
 }
