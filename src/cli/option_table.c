@@ -61,8 +61,8 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
     [TP_CMD_UNPACK] = {
         "unpack", "PATH -o DST [options]",
         "the way back: plain weights, or another form of the same codes",
-        "Names and experts become those of the source. --to takes the codes over unchanged "
-        "where both formats hold the same numbers, and refuses otherwise.",
+        "Names and experts become those of the source. --to plans as 'convert' does without "
+        "--requantize, and never converts what is plain: codes are taken over.",
         "tilepack unpack packed/ -o plain/ --dtype bf16\n"
         "tilepack unpack packed/ -o ct/ --to w4a8-ct\n",
         ONE_PATH, false, "-o DST names what to write"},

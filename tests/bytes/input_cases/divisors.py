@@ -160,4 +160,5 @@ def _(report):
     refused(report, source, "nvfp4-cutlass-moe", f"{FILE}: tensor '{AT}w13': nvfp4-ct cannot be "
             f"converted to nvfp4-cutlass-moe: the global scales of {AT}0.up_proj and "
             f"{AT}0.gate_proj differ (7 and {divisor(0, False):.9g}), and the result has one for "
-            "both", "--exclude leaves it as it is", extra=("--weights-only",))
+            "both", "--requantize decodes it and quantizes again, and prints the error that costs; "
+            "--exclude leaves it as it is", extra=("--weights-only",))

@@ -201,6 +201,7 @@ def _(report):
     refused(report, source, "nvfp4-blocked", f"{FILE}: tensor 'l.experts.w13': nvfp4-ct cannot be "
             "converted to nvfp4-blocked: the global scales of l.experts.1.gate_proj and "
             "l.experts.1.up_proj differ (101 and 7), and the result has one for both",
+            "--requantize decodes it and quantizes again, and prints the error that costs; "
             "--exclude leaves it as it is")
     tool.convert_tensors(source, "nvfp4-blocked", None, ("--requantize",))
 

@@ -1,7 +1,8 @@
 /* Inside of planning: shared by convert.c and unpack.c (the whole of it), by what becomes of weights
  * here: select.c (which weights, to what), sources.c, exact.c (which choices of the format), loss.c
  * (taken over or not), sets.c (all or none), units.c (parts and stacks), experts.c, biases.c,
- * inputs.c, stats.c, recast.c, restore.c (plain again), takers.c (nothing twice), and by outputs.c, files.c and headers.c of ../file.
+ * inputs.c, stats.c, recast.c, restore.c (plain again), takers.c (nothing twice), and by outputs.c,
+ * files.c and headers.c of ../file.
  */
 #ifndef TP_PACK_PLAN_BUILD_H
 #define TP_PACK_PLAN_BUILD_H
@@ -89,6 +90,9 @@ bool tp_form_fits(const struct tp_weight_form *weight, const struct tp_op *to);
 enum tp_code tp_exact_choice(const struct tp_weight_form *from, uint32_t open,
                              const struct tp_format **format, struct tp_settings *settings,
                              enum tp_loss *loss, struct tp_err *err);
+/* The first choice of one parameter with which the shape of the unit suits its format, and *key;
+ * NULL: there is none. */
+const char *tp_need_choice(const struct tp_unit_form *form, const char **key);
 /* Puts rules with such choices in the place of those that were chosen for packed weights, where the
  * user has set nothing else. Sources are checked. */
 enum tp_code tp_plan_follow_sources(struct tp_builder *b);

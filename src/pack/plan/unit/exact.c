@@ -116,6 +116,19 @@ struct tp_rule *tp_rule_asked(struct tp_rule *rule)
     return rule && rule->base ? rule->base : rule;
 }
 
+const char *tp_need_choice(const struct tp_unit_form *form, const char **key)
+{
+    for (uint32_t p = 0; p < form->format->params; p++)
+        for (uint32_t c = 0; c < form->format->param[p].count; c++) {
+            struct tp_settings settings = form->settings;
+            settings.choice[p] = (uint8_t)c;
+            *key = form->format->param[p].key;
+            if (!tp_format_broken_need(form->format, &settings, form->box, form->rank == 3))
+                return form->format->param[p].choices[c];
+        }
+    return NULL;
+}
+
 /* The rule with the choice that loses least of such a weight. */
 static enum tp_code choose(struct tp_builder *b, const struct tp_weight_form *form,
                            struct tp_rule *rule, struct tp_rule **chosen)

@@ -97,6 +97,7 @@ static const char *lossy_reason(const struct tp_builder *b, const struct tp_weig
                                 size_t size)
 {
     const struct tp_op *from = &weight->form->op, *to = &unit->form->op;
+    const char *command = b->request->repack_only ? "tilepack convert " : "";
     char choice[160];
     if (tp_op_is_number(from))
         return NULL; /* nothing was quantized yet */
@@ -105,11 +106,11 @@ static const char *lossy_reason(const struct tp_builder *b, const struct tp_weig
                      (b->request->recorded && from->codec != TP_CODEC_INT4)))
         return NULL; /* recorded: 0.1.0 asked for --requantize with int4 only */
     if (name_exact(weight->form, rule, &unit->form->settings, choice, sizeof choice))
-        tp_err_hint(b->err, "%s takes its codes and scales over as they are; --exclude leaves it "
-                            "as it is", choice);
+        tp_err_hint(b->err, "%s%s takes its codes and scales over as they are; --exclude leaves it "
+                            "as it is", command, choice);
     else
-        tp_err_hint(b->err, "--requantize decodes it and quantizes again, and prints the error "
-                            "that costs; --exclude leaves it as it is");
+        tp_err_hint(b->err, "%s--requantize decodes it and quantizes again, and prints the error "
+                            "that costs; --exclude leaves it as it is", command);
     return form_reason(weight, to, text, size);
 }
 
@@ -154,9 +155,10 @@ static const char *global_reason(const struct tp_builder *b, const struct tp_uni
     if ((!one && !tile) || !differing_globals(b, unit, &x, &y))
         return NULL;
     char rows[64] = "the result has one for both";
+    tp_err_hint(b->err, "%s--requantize decodes it and quantizes again, and prints the error that "
+                        "costs%s", one ? "" : "--no-stack leaves the experts apart; or ",
+                one ? "; --exclude leaves it as it is" : "");
     if (!one) {
-        tp_err_hint(b->err, "--no-stack leaves the experts apart; or --requantize decodes it and "
-                            "quantizes again, and prints the error that costs");
         snprintf(rows, sizeof rows, "rows of both lie in one of its %llu-row tiles",
                  (unsigned long long)tile);
     }
@@ -199,10 +201,6 @@ const char *tp_plan_unit_kind(const struct tp_builder *b, struct tp_unit *unit,
         tp_err_hint(b->err, "without --search they are taken over as they are; --requantize "
                             "decodes and searches again");
         return "its codes and scales are taken over, so that there is nothing to search";
-    } else if (b->request->repack_only) {
-        tp_err_hint(b->err, "unpack to plain weights, and convert those to %s",
-                    rule->format->name);
-        return "the two formats do not hold the same numbers";
     }
     form->dtype = tp_format_via(rule->format, &rule->settings, weight->form->dtype);
     return b->request->requantize ? NULL : lossy_reason(b, weight, unit, rule, text, size);

@@ -82,10 +82,12 @@ static const char *shape_reason(const struct tp_unit *unit, char *text, size_t s
     }
     if (!rule)
         return NULL;
-    snprintf(text, size, "%s needs %c in multiples of %llu, this is %llu: %s",
+    const char *key, *choice = tp_need_choice(unit->form, &key);
+    snprintf(text, size, "%s needs %c in multiples of %llu, this is %llu: %s%s%s%s%s%s",
              unit->form->format->name, rule->dim, (unsigned long long)rule->multiple,
              (unsigned long long)(rule->dim == 'N' ? unit->form->box.n : unit->form->box.k),
-             rule->why);
+             rule->why, choice ? "; --set " : "", choice ? key : "", choice ? "=" : "",
+             choice ? choice : "", choice ? " takes it" : "");
     return text;
 }
 
