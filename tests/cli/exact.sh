@@ -52,4 +52,18 @@ answers "which quantizes again" 0 "again" to ct-inside-text-config w4a16-ct --se
 echo '{"rules": [{"match": ".", "to": "w4a16-ct", "set": {"group": "128"}}]}' >"$work/recipe"
 fails "a recipe's set wins, too" 4 "--set group=32" "$TILEPACK" convert \
     "$work/ct-inside-text-config" -o "$work/made" --force --recipe "$work/recipe"
+
+# What engines load as one follows all alike, or not at all.
+"$PYTHON" "$TESTS/../samples/gen_checkpoint.py" "$work/model" --preset tiny-llama --quiet \
+    >/dev/null || exit 1
+for part in k o; do
+    cat >"$work/recipe" <<END
+{"rules": [{"match": "${part}_proj", "to": "w4a16-ct", "set": {"group": "32"}},
+           {"match": "_proj", "to": "w4a16-ct"}]}
+END
+    "$TILEPACK" convert "$work/model" -o "$work/$part" --recipe "$work/recipe" -q || exit 1
+done
+answers "a layer of its own follows" 0 "codes taken over, exact" to o w4a16-marlin
+check "and is exact" is_exact o
+fails "one of three that are merged does not" 4 "--set group=32" to k w4a16-marlin
 finish
