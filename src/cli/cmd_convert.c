@@ -2,6 +2,7 @@
 #include "cli/cmd.h"
 
 #include "base/num.h"
+#include "cli/exact_report.h"
 #include "cli/human.h"
 #include "cli/left_plain.h"
 #include "cli/measures.h"
@@ -38,6 +39,7 @@ static int end_json(struct tp_writer *w, const struct tp_plan *plan,
     struct tp_kept_sum kept;
     if (tp_measures_searched(measures))
         tp_search_put_means(w, measures->units, measures->unit_count);
+    tp_exact_put(w, plan);
     tp_measures_put(w, measures);
     tp_kept_find(plan, &kept);
     tp_kept_put(w, plan, &kept);
@@ -166,6 +168,7 @@ static int print_done(const struct tp_options *o, const struct tp_plan *plan, co
            plan->unit_count, plan->kept_count,
            tp_human_bytes(in, plan->bytes_in), tp_human_bytes(out, plan->bytes_out),
            tp_human_seconds(took, seconds));
+    tp_exact_print(plan);
     print_measures(measures);
     tp_left_plain_print(plan);
     print_serving(serving);

@@ -61,8 +61,8 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
     [TP_CMD_UNPACK] = {
         "unpack", "PATH -o DST [options]",
         "the way back: plain weights, or another form of the same codes",
-        "Names and experts become those of the source. --to takes the codes over unchanged "
-        "where both formats hold the same numbers, and refuses otherwise.",
+        "Names and experts become those of the source. --to plans as 'convert' does without "
+        "--requantize, and never converts what is plain: codes are taken over.",
         "tilepack unpack packed/ -o plain/ --dtype bf16\n"
         "tilepack unpack packed/ -o ct/ --to w4a8-ct\n",
         ONE_PATH, false, "-o DST names what to write"},
@@ -302,7 +302,9 @@ const struct tp_option tp_option_rows[] = {
              "format says."},
     {.name = "requantize", .kind = TP_OPT_FLAG, .commands = MAKES, .field = FIELD(requantize),
      .help = "allow lossy conversion of weights that are already quantized",
-     .more = "The error that it costs is printed, with --verbose for each weight. FP8 and MXFP8 "
+     .more = "Where some choice of the format's parameters takes codes and scales over exactly, it is "
+             "the default for that source, and nothing is quantized again. Else the error that it "
+             "costs is printed, with --verbose for each weight. FP8 and MXFP8 "
              "are made of FP8, MXFP8 and FP4 without it where their blocks are no coarser, and "
              "the error, from a sample of rows, is printed as well. MXFP4 becomes NVFP4 without "
              "it, and without loss, unless its scales lie too far apart. NVFP4 becomes NVFP4 with "

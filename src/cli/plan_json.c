@@ -1,5 +1,6 @@
 /* The plan as one JSON object. */
 #include "cli/plan_report.h"
+#include "cli/exact_report.h"
 #include "cli/left_plain.h"
 #include "cli/report.h"
 #include "pack/plan/file/config.h"
@@ -99,6 +100,7 @@ int tp_plan_print_json(const struct tp_plan *plan)
     put_model(&w, &plan->weights->facts);
     tp_write(&w, tp_list("units", plan->unit_count, put_unit, plan),
              tp_list("kept", plan->kept_count, put_kept, plan));
+    tp_exact_put(&w, plan);
     tp_left_plain_put(&w, plan);
     tp_begin(&w, "left_out", '[');
     put_others(&w, plan, true);

@@ -2,6 +2,7 @@
  * unless --verbose. */
 #include "cli/plan_report.h"
 
+#include "cli/exact_report.h"
 #include "cli/fold.h"
 #include "cli/human.h"
 #include "cli/left_plain.h"
@@ -180,6 +181,7 @@ int tp_plan_print(const struct tp_plan *plan, const struct tp_options *o)
            plan->kept_count, tp_human_bytes(in, plan->bytes_in),
            tp_human_bytes(out, plan->bytes_out), plan->file_count,
            plan->file_count == 1 ? "" : "s");
+    tp_exact_print(plan);
     tp_left_plain_print(plan);
     print_left_out(plan);
     note_search(plan);

@@ -284,10 +284,10 @@ static void bad_factors_are_refused(void **state)
     refused("nvfp4-marlin", "\"element\": \"e2m1\"", "\"element\": \"e5m3\"", "only scales are");
     refused("nvfp4-marlin", "\"element\": \"e5m3\"", "\"element\": \"e4m3\"", "\"lift\" for such");
     refused("mxfp4-marlin", "\"element\": \"e8m0\"", "\"element\": \"e5m3\"", "scales of nvfp4");
-    refused("fp8-marlin", "\"scale_element\": \"f16\"", "\"scale_element\": \"f32\"",
+    refused("fp8-marlin", "\"scale_element\": \"f16\"", "\"scale_element\": \"e8m0\"",
             "no known word");
-    refused("fp8-deepseek", "{\"rule\": \"cuda\"}", "{\"scale_element\": \"f16\"}",
-            "for FP8 scales of 16 bits");
+    refused("w4a16-ct", "{\"rule\": \"fp32\"}", "{\"scale_element\": \"f16\"}",
+            "for FP8 scales that are floats");
 }
 
 /* A zero point is a code of the integers, or a product with a scale of the same block. */

@@ -596,8 +596,6 @@ def experts_method(stored: dict[str, Packed], moe: Any, prefix: str) -> Tilepack
         raise Refused(
             f"{prefix}: no kernel of vLLM for experts reads {fmt} as it lies",
             hint="convert the experts to "
-            + " or ".join(
-                name for name in _METHODS if SUPPORTED[name].device == SUPPORTED[fmt].device
-            ),
+            + " or ".join(name for name in _METHODS if name.startswith(fmt.split("-")[0] + "-")),
         )
     return _METHODS[fmt](stored, moe, prefix)

@@ -34,6 +34,11 @@ int tp_param_find(const struct tp_param *param, const char *word)
     return -1;
 }
 
+bool tp_param_is_stored(const struct tp_param *param, uint32_t choice)
+{
+    return choice || !param->later;
+}
+
 static const struct tp_shape_rule *broken(const struct tp_shape_rule rules[], uint32_t count,
                                           const struct tp_settings *settings, struct tp_box3 box,
                                           bool expert)
@@ -68,12 +73,13 @@ enum tp_dtype tp_format_dtype(const struct tp_format *format, const struct tp_op
 {
     enum tp_dtype dtype = format->out[i].dtype;
     const struct tp_element_traits *element = &tp_elements[op->out[i].element];
-    bool half = element->is_float && element->bits == 16;
-    if (tp_codecs[op->codec].is_number)
+    enum tp_role role = op->out[i].role;
+    bool product = role == TP_ROLE_ZERO && element->is_float && element->bits == 16;
+    bool scale = role == TP_ROLE_SCALE || (role == TP_ROLE_GLOBAL && op->codec == TP_CODEC_FP8);
+    if (tp_codecs[op->codec].is_number ||
+        (scale && op->codec == TP_CODEC_FP8 && element->is_float && element->bits >= 16))
         return element->dtype;
-    bool product = op->out[i].role == TP_ROLE_ZERO && half;
-    if ((op->out[i].role != TP_ROLE_SCALE && !product) ||
-        !(tp_op_is_int(op) || (half && (dtype == TP_BF16 || dtype == TP_F16))))
+    if (!tp_op_is_int(op) || (role != TP_ROLE_SCALE && !product))
         return dtype;
     return op->out[i].element == TP_ELEM_F16 ? TP_F16 : TP_BF16;
 }

@@ -26,7 +26,11 @@ struct tp_param {
     const json_t *set[TP_MAX_CHOICES], *config[TP_MAX_CHOICES]; /* or NULL */
     uint32_t count;
     const char *help;
+    bool later; /* other files of this version were written without it: its default is not stored */
 };
+
+/* Whether what is stored of settings names the choice. */
+bool tp_param_is_stored(const struct tp_param *param, uint32_t choice);
 
 /* "N % 16 == 0, because ..." */
 struct tp_shape_rule {

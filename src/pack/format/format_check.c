@@ -24,7 +24,7 @@ static const struct keys rule_keys[] = {{"dim", 0},  {"multiple", 0}, {"why", 0}
 static const struct keys choice_keys[] = {{"name", 0}, {"aliases", 0}, {"stored", 0},
                                           {"set", 0},  {"config", 0},  {NULL, 0}};
 static const struct keys param_keys[] = {
-    {"key", 0}, {"help", 0}, {"choices", choice_keys}, {NULL, 0}};
+    {"key", 0}, {"help", 0}, {"later", 0}, {"choices", choice_keys}, {NULL, 0}};
 static const struct keys output_keys[] = {
     {"role", 0},   {"element", 0}, {"suffix", 0}, {"dtype", 0},     {"shape", 0},
     {"keep_e", 0}, {"per", 0},     {"layout", 0}, {"fill", 0},      {"least", 0},

@@ -71,6 +71,7 @@ static enum tp_code parse_param(const json_t *json, struct tp_param *param, stru
     enum tp_code bad = tp_format_text(json, "key", " of a parameter", &param->key, err);
     if (bad || (bad = tp_format_text(json, "help", " of a parameter", &param->help, err)))
         return bad;
+    param->later = json_is_true(json_object_get(json, "later"));
     param->count = (uint32_t)json_array_size(choices);
     if (param->count < 1 || param->count > TP_MAX_CHOICES)
         return tp_fail(err, TP_E_INPUT, "\"choices\" of \"%s\" are not 1 to %d", param->key,

@@ -11,6 +11,8 @@
 #include <string.h>
 
 static const char *const channel_rule_names[] = {"gpu", "cpu", "div", NULL};
+static const enum tp_element floats[] = {TP_ELEM_BF16, TP_ELEM_F16, TP_ELEM_F32};
+static const char *const float_names[] = {"bf16", "f16", "f32", NULL};
 
 /* The scales of integers are stored as what they are, and so are their products. */
 static void set_scale_rule(struct tp_op *op, int rule)
@@ -25,13 +27,11 @@ static void set_scale_rule(struct tp_op *op, int rule)
 /* Which type of numbers codes are that are numbers themselves. */
 static enum tp_code set_element(const json_t *set, struct tp_op *op, struct tp_err *err)
 {
-    static const enum tp_element elements[] = {TP_ELEM_BF16, TP_ELEM_F16, TP_ELEM_F32};
-    static const char *const names[] = {"bf16", "f16", "f32", NULL};
     int codes = tp_op_find(op, TP_ROLE_CODES), index;
-    enum tp_code code = tp_format_word(set, "element", names, &index, err);
+    enum tp_code code = tp_format_word(set, "element", float_names, &index, err);
     if (code || !tp_codecs[op->codec].is_number || codes < 0)
         return code ? code : tp_fail(err, TP_E_INPUT, "\"element\" is of codec \"float\" only");
-    op->out[codes].element = elements[index];
+    op->out[codes].element = floats[index];
     return TP_OK;
 }
 
@@ -54,17 +54,17 @@ enum tp_code tp_format_factor(const json_t *value, struct tp_op_out *out, struct
     return TP_OK;
 }
 
-/* FP8 scales of 16 bits, bf16 or f16. */
+/* FP8 scales that are floats. */
 static enum tp_code set_scale_element(const json_t *set, struct tp_op *op, struct tp_err *err)
 {
-    static const char *const names[] = {"bf16", "f16", NULL};
-    int index, scale = tp_op_find(op, TP_ROLE_SCALE);
-    enum tp_code code = tp_format_word(set, "scale_element", names, &index, err);
+    struct tp_op_out *scale = last_scale(op);
+    int index;
+    enum tp_code code = tp_format_word(set, "scale_element", float_names, &index, err);
     if (code)
         return code;
-    if (op->codec != TP_CODEC_FP8 || scale < 0 || op->out[scale].element == TP_ELEM_F32)
-        return tp_fail(err, TP_E_INPUT, "\"scale_element\" is for FP8 scales of 16 bits");
-    op->out[scale].element = index ? TP_ELEM_F16 : TP_ELEM_BF16;
+    if (op->codec != TP_CODEC_FP8 || !scale || !tp_elements[scale->element].is_float)
+        return tp_fail(err, TP_E_INPUT, "\"scale_element\" is for FP8 scales that are floats");
+    scale->element = floats[index];
     return TP_OK;
 }
 

@@ -37,6 +37,7 @@ enum tp_code tp_plan_convert(const struct tp_checkpoint *ckpt, const struct tp_w
     enum tp_code code = b.choices && b.taken ? TP_OK : TP_E_MEMORY;
     if (code == TP_OK && (code = tp_plan_select(&b)) == TP_OK &&
         (code = tp_plan_check_sources(&b)) == TP_OK &&
+        (code = tp_plan_follow_sources(&b)) == TP_OK &&
         (code = tp_plan_check_origins(ckpt, weights, !file_name, err)) == TP_OK &&
         (code = tp_plan_check_importance(&b)) == TP_OK && (code = tp_plan_units(&b)) == TP_OK &&
         (code = tp_plan_check_excluded(&b)) == TP_OK &&

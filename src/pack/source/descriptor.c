@@ -92,8 +92,9 @@ json_t *tp_descriptor_json(const struct tp_format *format, const struct tp_setti
         return json_deep_copy(format->json); /* which is the descriptor */
     json_t *json = json_object(), *params = json_object(), *outputs = json_array();
     for (uint32_t p = 0; p < format->params; p++)
-        tp_json_set(params, format->param[p].key,
-                            json_string(format->param[p].stored[settings->choice[p]]));
+        if (tp_param_is_stored(&format->param[p], settings->choice[p]))
+            tp_json_set(params, format->param[p].key,
+                        json_string(format->param[p].stored[settings->choice[p]]));
     tp_search_choice_describe(search, params);
     for (uint32_t i = 0; i < op->outs; i++)
         tp_json_append(outputs, output_json(format, op, i, box, err));

@@ -80,7 +80,10 @@ static enum tp_code read_format(const json_t *json, struct tp_weight_form *form,
 /* Parameters of a complete descriptor: all of its format's, and of a search all or none. */
 static size_t param_count(const struct tp_weight_form *form)
 {
-    return form->format->params + (form->search.search ? TP_SEARCH_PARAMS : 0);
+    size_t count = form->search.search ? TP_SEARCH_PARAMS : 0;
+    for (uint32_t p = 0; p < form->format->params; p++)
+        count += tp_param_is_stored(&form->format->param[p], form->settings.choice[p]);
+    return count;
 }
 
 /* The text must be exactly what this format gives for this box: parameters all there,

@@ -152,11 +152,13 @@ def _(report):
     refused(report, packed | {"x.weight_global_scale": f32(3)}, "nvfp4-blocked",
             f"{FILE}: tensor 'x': nvfp4-ct cannot be converted to nvfp4-blocked: its global scale "
             "is a divisor, that of the result a multiplier",
-            "--set scale=ct takes it over as it is; --requantize quantizes again",
+            "--set scale=ct takes its codes and scales over as they are; --exclude leaves it as it "
+            "is",
             extra=("--set", "scale=torchao"))
     source = compressed(modelopt(load("nvfp4moe")["fi_cutlass"]))
     source[AT + "0.up_proj.weight_global_scale"] = f32(7)
     refused(report, source, "nvfp4-cutlass-moe", f"{FILE}: tensor '{AT}w13': nvfp4-ct cannot be "
             f"converted to nvfp4-cutlass-moe: the global scales of {AT}0.up_proj and "
             f"{AT}0.gate_proj differ (7 and {divisor(0, False):.9g}), and the result has one for "
-            "both", "--exclude leaves it as it is", extra=("--weights-only",))
+            "both", "--requantize decodes it and quantizes again, and prints the error that costs; "
+            "--exclude leaves it as it is", extra=("--weights-only",))

@@ -208,7 +208,7 @@ def _(report):
     with tool.Workdir() as work:
         stfile.save(work.at("in.safetensors"), source)
         done = tool.run("convert", work.at("in.safetensors"), "-o", work.at("o.safetensors"), "--to",
-                        "w4a16-marlin", "--quiet", check=False)
+                        "w4a16-marlin", "--set", "group=128", "--quiet", check=False)
     if done.returncode != 4 or "a row has more than one" not in done.stderr:
         raise Mismatch(f"exit {done.returncode}: {done.stderr}")
     out, _ = tool.convert_tensors(source, "w4a16-marlin-channel", {"scales": "f16"})

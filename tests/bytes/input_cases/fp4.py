@@ -46,7 +46,10 @@ def fp4_modelopt_golden(report, g):
     same(report, "taken codes", out["x.weight_packed"], g["nvfp4.weight"].bits)
     refused(report, source, "nvfp4-blocked", f"{FILE}: tensor 'x': nvfp4-modelopt cannot be "
             "converted to nvfp4-blocked: its global scale is a multiplier, that of the result a "
-            "divisor", "--set scale=modelopt takes it over as it is; --requantize quantizes again")
+            "divisor", "--set scale=modelopt takes its codes and scales over as they are; "
+            "--exclude leaves it as it is", extra=("--set", "scale=ct"))
+    out, _ = tool.convert_tensors(source, "nvfp4-blocked")
+    same(report, "followed global", out["x.weight_global_scale"], ws2, "F32")
     out, _ = tool.convert_tensors(source, "nvfp4-ct")
     same(report, "divisor", out["x.weight_global_scale"], np.float32(1) / ws2, "F32")
     source = {"x." + k.partition(".")[2]: t for k, t in g.items() if k.startswith("mxfp4.")}
@@ -198,6 +201,7 @@ def _(report):
     refused(report, source, "nvfp4-blocked", f"{FILE}: tensor 'l.experts.w13': nvfp4-ct cannot be "
             "converted to nvfp4-blocked: the global scales of l.experts.1.gate_proj and "
             "l.experts.1.up_proj differ (101 and 7), and the result has one for both",
+            "--requantize decodes it and quantizes again, and prints the error that costs; "
             "--exclude leaves it as it is")
     tool.convert_tensors(source, "nvfp4-blocked", None, ("--requantize",))
 

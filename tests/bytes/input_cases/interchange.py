@@ -36,9 +36,10 @@ def _(report):
             taken_over(report, source, "awq", awq, sets)
             taken_over(report, source, "gptq", gptq, sets)
             taken_over(report, source, "w4a16-ct", ct, sets | {"scales": "f16"})
+            taken_over(report, source, "w4a16-ct", ct, {}) # its choices follow the source
         bf16 = to_bf16(half)
         rounded = ct_file("x", codes, bf16)
-        taken_over(report, gptq, "w4a16-ct", rounded, sets)
+        taken_over(report, gptq, "w4a16-ct", rounded, sets | {"scales": "bf16"})
         gptq["x.scales"] = tensor("BF16", np.ascontiguousarray(bf16.T))
         taken_over(report, rounded, "gptq", gptq, sets | {"scales": "bf16"})
 
@@ -51,7 +52,7 @@ def _(report):
     source = ct_file("x", codes, scales)
     refused(report, source, "gptq", f"{FILE}: tensor 'x': one of its scales is 1.17324817e-10, "
             "which is no number of F16", "--set scales=bf16 keeps it; --exclude leaves the weight "
-            "out")
+            "out", extra=("--set", "scales=f16"))
     scales = np.full((16, 2), 1e-3, dtype=np.float16)
     asymmetric = gptq_file("x", random_codes(np.random.default_rng(1), 16, 256), scales,
                            np.full((16, 2), 3))

@@ -8,8 +8,9 @@ static enum tp_code add_rule(const struct tp_rule *rule, struct tp_text *text, s
 {
     enum tp_code code = TP_OK;
     for (uint32_t p = 0; p < rule->format->params && code == TP_OK; p++)
-        code = tp_text_addf(text, err, " --set %s=%s", rule->format->param[p].key,
-                            rule->format->param[p].stored[rule->settings.choice[p]]);
+        if (tp_rule_says(rule, p))
+            code = tp_text_addf(text, err, " --set %s=%s", rule->format->param[p].key,
+                                rule->format->param[p].stored[rule->settings.choice[p]]);
     if (code == TP_OK && rule->search.search != TP_SEARCH_NONE)
         code = tp_text_addf(text, err, " --search %s%s --importance %s",
                             tp_search_name(rule->search.search),

@@ -19,6 +19,7 @@ void tp_builder_close(struct tp_builder *b)
     b->packed_biases = NULL;
     free(b->unread);
     b->unread = NULL;
+    tp_shared_close(&b->rules);
     tp_names_close(&b->with_gate);
     tp_names_close(&b->with_up);
     tp_names_close(&b->in_turn);

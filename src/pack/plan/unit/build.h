@@ -1,7 +1,8 @@
 /* Inside of planning: shared by convert.c and unpack.c (the whole of it), by what becomes of weights
- * here: select.c (which weights, to what), sources.c, loss.c (taken over or not), sets.c (all or none),
- * units.c (parts and stacks), experts.c, biases.c, inputs.c, stats.c, recast.c, restore.c (plain
- * again), takers.c (nothing twice), and by outputs.c, files.c and headers.c of ../file.
+ * here: select.c (which weights, to what), sources.c, exact.c (which choices of the format), loss.c
+ * (taken over or not), sets.c (all or none), units.c (parts and stacks), experts.c, biases.c,
+ * inputs.c, stats.c, recast.c, restore.c (plain again), takers.c (nothing twice), and by outputs.c,
+ * files.c and headers.c of ../file.
  */
 #ifndef TP_PACK_PLAN_BUILD_H
 #define TP_PACK_PLAN_BUILD_H
@@ -34,6 +35,7 @@ struct tp_builder {
     struct tp_choice *choices; /* per weight; freed when the units are made */
     bool *taken;               /* per tensor of the checkpoint: a bias that is part of a unit, or
                                   an activation scale of one; the same */
+    struct tp_shared rules;    /* struct tp_rule: with choices that follow the source (exact.c) */
     struct tp_name_key *packed_biases; /* weights that are biases, by name (biases.c) */
     size_t packed_bias_count;
     struct tp_names with_gate, with_up, in_turn; /* experts, by their prefix: what their first
@@ -78,6 +80,25 @@ enum tp_code tp_plan_units(struct tp_builder *b);
  * floats. NULL: it does. (loss.c) */
 const char *tp_plan_unit_kind(const struct tp_builder *b, struct tp_unit *unit,
                               const struct tp_rule *rule, char *text, size_t size);
+
+/* exact.c: what a take-over of codes of the one form into the other loses. */
+enum tp_loss tp_repack_loss(const struct tp_op *from, const struct tp_op *to);
+/* Whether codes of such a weight can be taken over. */
+bool tp_form_fits(const struct tp_weight_form *weight, const struct tp_op *to);
+/* Of the parameters whose bits are set in `open`, the first choices in the order of the file with
+ * which least is lost of such a weight; those that hold already where nothing is. */
+enum tp_code tp_exact_choice(const struct tp_weight_form *from, uint32_t open,
+                             const struct tp_format **format, struct tp_settings *settings,
+                             enum tp_loss *loss, struct tp_err *err);
+/* The first choice of one parameter with which the shape of the unit suits its format, and *key;
+ * NULL: there is none. */
+const char *tp_need_choice(const struct tp_unit_form *form, const char **key);
+/* Puts rules with such choices in the place of those that were chosen for packed weights, where the
+ * user has set nothing else. Sources are checked. */
+enum tp_code tp_plan_follow_sources(struct tp_builder *b);
+
+/* The rule of the request that it is, perhaps with choices that follow a source; NULL of NULL. */
+struct tp_rule *tp_rule_asked(struct tp_rule *rule);
 
 /* Whether there is a choice of scales in the rule's format, and it is asked for. */
 bool tp_rule_searches(const struct tp_rule *rule);

@@ -5,24 +5,10 @@
  */
 #include "pack/plan/unit/build.h"
 
-#include "kernels/op/recast.h"
 #include "kernels/op/traits.h"
 
 #include <stdio.h>
-
-/* Of the scales that a group of integers has. */
-static enum tp_element scale_element(const struct tp_op *op)
-{
-    int scale = tp_op_find(op, TP_ROLE_SCALE);
-    return scale < 0 ? TP_ELEM_E4M3X8 : op->out[scale].element;
-}
-
-/* FP8 with scales times a factor, and NVFP4 as E5M3: rounded as the engine does. */
-static bool stores_otherwise(const struct tp_op *op)
-{
-    int scale = tp_op_find(op, TP_ROLE_SCALE);
-    return scale >= 0 && (op->out[scale].factor || op->out[scale].element == TP_ELEM_E5M3);
-}
+#include <string.h>
 
 enum tp_loss tp_unit_loss(const struct tp_plan *plan, const struct tp_unit *unit)
 {
@@ -34,57 +20,28 @@ enum tp_loss tp_unit_loss(const struct tp_plan *plan, const struct tp_unit *unit
         return TP_LOSS_VALUES;
     if (unit->form->kind != TP_UNIT_REPACK)
         return TP_LOSS_NONE;
-    bool rounds = tp_op_is_int(&unit->form->op) || stores_otherwise(&unit->form->op);
-    if (rounds && scale_element(&source->form->op) != scale_element(&unit->form->op))
-        return TP_LOSS_SCALES; /* of FP8, FP4 and MX only equal scales are taken over */
-    return tp_repack_inverts(&source->form->op, &unit->form->op) ? TP_LOSS_GLOBAL : TP_LOSS_NONE;
+    return tp_repack_loss(&source->form->op, &unit->form->op);
 }
 
-bool tp_rule_searches(const struct tp_rule *rule)
+/* The choices with which all of the weight is taken over, of those that do not hold now:
+ * "--set group=32 --set scales=f16"; false: there are none. */
+static bool name_exact(const struct tp_weight_form *from, const struct tp_rule *rule,
+                       const struct tp_settings *now, char *text, size_t size)
 {
-    struct tp_op op = rule->format->op;
-    tp_search_choice_op(&rule->search, &op);
-    return tp_op_search(&op) != TP_SEARCH_NONE;
-}
-
-/* A choice of the format with which the global scale stays as it is, that of the source's own rule
- * before others; NULL: there is none. */
-static const char *keeping_choice(const struct tp_format *format, const struct tp_op *from,
-                                  const char **key)
-{
-    const char *found = NULL;
-    uint8_t rule = 0;
+    const struct tp_format *format = rule->format;
+    struct tp_settings settings = *now;
+    enum tp_loss loss;
+    struct tp_err err = {0};
+    *text = '\0';
+    if (tp_exact_choice(from, UINT32_MAX, &format, &settings, &loss, &err) || loss != TP_LOSS_NONE)
+        return false;
     for (uint32_t p = 0; p < format->params; p++)
-        for (uint32_t c = 0; c < format->param[p].count; c++) {
-            struct tp_settings settings = {0};
-            struct tp_op op;
-            settings.choice[p] = (uint8_t)c;
-            tp_format_op(format, &settings, &op);
-            if (tp_repack_inverts(from, &op) ||
-                (found && (rule == from->rule || op.rule != from->rule)))
-                continue;
-            found = format->param[p].choices[c];
-            *key = format->param[p].key;
-            rule = op.rule;
+        if (settings.choice[p] != now->choice[p]) {
+            size_t used = strlen(text);
+            snprintf(text + used, size - used, "%s--set %s=%s", used ? " " : "",
+                     format->param[p].key, format->param[p].choices[settings.choice[p]]);
         }
-    return found;
-}
-
-/* Whether the global scale would become its reciprocal where it need not: a choice keeps it. */
-static bool inverts_for_nothing(const struct tp_op *from, const struct tp_unit_form *to)
-{
-    const char *key;
-    return tp_repack_inverts(from, &to->op) && keeping_choice(to->format, from, &key);
-}
-
-/* A group that is as long as the row is the row, whatever the number. */
-static bool can_take_over(const struct tp_weight_form *weight, const struct tp_unit_form *to)
-{
-    struct tp_op from = weight->op;
-    if (from.block_k >= weight->box.k)
-        from.block_k = 0;
-    return (tp_repack_possible(&from, &to->op) && !inverts_for_nothing(&from, to)) ||
-           tp_recast_possible(&from, &to->op);
+    return *text != '\0';
 }
 
 /* Which way round the global scale is. */
@@ -108,42 +65,53 @@ static bool loses_little(const struct tp_op *from, const struct tp_op *to)
            lies_within(to->block_n, from->block_n) && lies_within(to->block_k, from->block_k);
 }
 
-/* What NVFP4 lacks to be taken over as NVFP4. */
-static const char *other_global(const struct tp_builder *b, const struct tp_op *from,
-                                const struct tp_unit_form *to, char *text, size_t size)
+/* Why codes of that form are not what the result holds. */
+static const char *form_reason(const struct tp_weight *weight, const struct tp_op *to, char *text,
+                               size_t size)
 {
-    const char *key = "", *choice = keeping_choice(to->format, from, &key);
-    if (choice)
-        tp_err_hint(b->err, "--set %s=%s takes it over as it is; --requantize quantizes again",
-                    key, choice);
+    const struct tp_op *from = &weight->form->op;
+    const char *reason = weight->lossy;
+    bool ints = tp_op_is_int(from) && from->codec == to->codec;
+    if (tp_repack_inverts(from, to) && tp_form_fits(weight->form, to)) {
+        snprintf(text, size, "its global scale is %s, that of the result %s", global_kind(from),
+                 global_kind(to));
+        return text;
+    }
+    if (from->codec != TP_CODEC_INT4)
+        reason = "it is quantized already, and has to be decoded and quantized again for that";
+    else if (to->codec != TP_CODEC_INT4 || !reason)
+        reason = "an int4 weight has to be decoded and quantized again for that";
+    else if (tp_op_find(from, TP_ROLE_ORDER) >= 0 && tp_op_find(to, TP_ROLE_ZERO) >= 0)
+        reason = "it is in act-order: the columns of a group do not lie side by side";
+    if (ints && to->block_k && from->block_k % to->block_k)
+        snprintf(text, size, "its groups are %u columns wide, which is no multiple of %u",
+                 from->block_k, to->block_k);
     else
-        tp_err_hint(b->err, "--requantize quantizes again");
-    snprintf(text, size, "its global scale is %s, that of the result %s", global_kind(from),
-             global_kind(&to->op));
+        snprintf(text, size, "%s", reason);
     return text;
 }
 
 /* Why a packed weight that has to be decoded needs --requantize, with the hint set, or NULL. */
 static const char *lossy_reason(const struct tp_builder *b, const struct tp_weight *weight,
-                                const struct tp_unit *unit, char *text, size_t size)
+                                const struct tp_unit *unit, const struct tp_rule *rule, char *text,
+                                size_t size)
 {
     const struct tp_op *from = &weight->form->op, *to = &unit->form->op;
-    if (inverts_for_nothing(from, unit->form))
-        return other_global(b, from, unit->form, text, size);
+    const char *command = b->request->repack_only ? "tilepack convert " : "";
+    char choice[160];
     if (tp_op_is_number(from))
         return NULL; /* nothing was quantized yet */
-    if (loses_little(from, to) || (b->request->recorded && from->codec != TP_CODEC_INT4))
+    bool inverts = tp_repack_inverts(from, to) && tp_form_fits(weight->form, to);
+    if (!inverts && (loses_little(from, to) ||
+                     (b->request->recorded && from->codec != TP_CODEC_INT4)))
         return NULL; /* recorded: 0.1.0 asked for --requantize with int4 only */
-    tp_err_hint(b->err, "--requantize decodes it and quantizes again, and prints the error that "
-                        "costs; --exclude leaves it as it is");
-    if (from->codec != TP_CODEC_INT4)
-        snprintf(text, size, "it is quantized already, and has to be decoded and quantized again "
-                 "for that");
-    else if (to->codec != TP_CODEC_INT4 || !weight->lossy)
-        snprintf(text, size, "an int4 weight has to be decoded and quantized again for that");
+    if (name_exact(weight->form, rule, &unit->form->settings, choice, sizeof choice))
+        tp_err_hint(b->err, "%s%s takes its codes and scales over as they are; --exclude leaves it "
+                            "as it is", command, choice);
     else
-        snprintf(text, size, "%s", weight->lossy);
-    return text;
+        tp_err_hint(b->err, "%s--requantize decodes it and quantizes again, and prints the error "
+                            "that costs; --exclude leaves it as it is", command);
+    return form_reason(weight, to, text, size);
 }
 
 /* Two parts of an expert of the unit with different global scales. */
@@ -187,9 +155,10 @@ static const char *global_reason(const struct tp_builder *b, const struct tp_uni
     if ((!one && !tile) || !differing_globals(b, unit, &x, &y))
         return NULL;
     char rows[64] = "the result has one for both";
+    tp_err_hint(b->err, "%s--requantize decodes it and quantizes again, and prints the error that "
+                        "costs%s", one ? "" : "--no-stack leaves the experts apart; or ",
+                one ? "; --exclude leaves it as it is" : "");
     if (!one) {
-        tp_err_hint(b->err, "--no-stack leaves the experts apart; or --requantize decodes it and "
-                            "quantizes again, and prints the error that costs");
         snprintf(rows, sizeof rows, "rows of both lie in one of its %llu-row tiles",
                  (unsigned long long)tile);
     }
@@ -212,7 +181,11 @@ const char *tp_plan_unit_kind(const struct tp_builder *b, struct tp_unit *unit,
         tp_format_op(form->format, &form->settings, &form->op);
         form->outs = form->op.outs;
     }
-    bool taken_over = can_take_over(weight->form, form);
+    bool taken_over = tp_form_fits(weight->form, &form->op);
+    char choice[160]; /* a global scale becomes its reciprocal only where it has to */
+    if (taken_over && tp_repack_inverts(&weight->form->op, &form->op) &&
+        name_exact(weight->form, rule, &form->settings, choice, sizeof choice))
+        taken_over = false;
     if (form->format->is_bias) { /* the type that it had is no smaller than its numbers */
         form->kind = taken_over ? TP_UNIT_REPACK : TP_UNIT_ENCODE;
         form->dtype = weight->form->dtype == TP_BF16 ? TP_BF16 : TP_F32;
@@ -228,11 +201,7 @@ const char *tp_plan_unit_kind(const struct tp_builder *b, struct tp_unit *unit,
         tp_err_hint(b->err, "without --search they are taken over as they are; --requantize "
                             "decodes and searches again");
         return "its codes and scales are taken over, so that there is nothing to search";
-    } else if (b->request->repack_only) {
-        tp_err_hint(b->err, "unpack to plain weights, and convert those to %s",
-                    rule->format->name);
-        return "the two formats do not hold the same numbers";
     }
     form->dtype = tp_format_via(rule->format, &rule->settings, weight->form->dtype);
-    return b->request->requantize ? NULL : lossy_reason(b, weight, unit, text, size);
+    return b->request->requantize ? NULL : lossy_reason(b, weight, unit, rule, text, size);
 }

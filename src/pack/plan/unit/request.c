@@ -129,6 +129,17 @@ static enum tp_code set_format(struct tp_rule *rule, const char *name, struct tp
     return code ? code : no_format(name, err);
 }
 
+static enum tp_code set_param(struct tp_rule *rule, const char *text, struct tp_err *err)
+{
+    enum tp_code code = tp_format_set(&rule->format, text, &rule->settings, err);
+    for (uint32_t p = 0; p < rule->format->params && code == TP_OK; p++) {
+        size_t size = strlen(rule->format->param[p].key);
+        if (strncmp(rule->format->param[p].key, text, size) == 0 && text[size] == '=')
+            rule->set |= UINT32_C(1) << p;
+    }
+    return code;
+}
+
 enum tp_code tp_request_to(struct tp_request *request, const char *format,
                            const char *const *settings, size_t setting_count, struct tp_err *err)
 {
@@ -137,7 +148,7 @@ enum tp_code tp_request_to(struct tp_request *request, const char *format,
     if (code == TP_OK)
         code = set_format(rule, format, err);
     for (size_t i = 0; i < setting_count && code == TP_OK; i++)
-        code = tp_format_set(&rule->format, settings[i], &rule->settings, err);
+        code = set_param(rule, settings[i], err);
     return code;
 }
 
@@ -198,8 +209,7 @@ static enum tp_code rule_settings(const json_t *json, struct tp_rule *rule, stru
             return tp_fail(err, TP_E_USAGE, "\"set\": the value of \"%s\" is not a string", key);
         }
         char *text = tp_os_format(err, "%s=%s", key, json_string_value(value));
-        enum tp_code code = text ? tp_format_set(&rule->format, text, &rule->settings, err)
-                                 : TP_E_MEMORY;
+        enum tp_code code = text ? set_param(rule, text, err) : TP_E_MEMORY;
         free(text);
         if (code)
             return code;
@@ -349,12 +359,20 @@ enum tp_code tp_request_recipe(struct tp_request *request, const char *path, str
     return code;
 }
 
+bool tp_rule_says(const struct tp_rule *rule, uint32_t param)
+{
+    return rule->follows ? rule->set >> param & 1
+                         : tp_param_is_stored(&rule->format->param[param],
+                                              rule->settings.choice[param]);
+}
+
 static json_t *settings_json(const struct tp_rule *rule)
 {
     json_t *set = json_object();
     for (uint32_t p = 0; p < rule->format->params; p++)
-        tp_json_set(set, rule->format->param[p].key,
-                            json_string(rule->format->param[p].stored[rule->settings.choice[p]]));
+        if (tp_rule_says(rule, p))
+            tp_json_set(set, rule->format->param[p].key,
+                        json_string(rule->format->param[p].stored[rule->settings.choice[p]]));
     return set;
 }
 
@@ -429,6 +447,8 @@ json_t *tp_request_json(const struct tp_request *request)
             if (tp_format_is_added(rule->format))
                 tp_json_set(item, "format_file", file_json(rule->format));
             tp_json_set(item, "set", settings_json(rule));
+            if (rule->follows)
+                tp_json_set(item, "follows", json_true());
             search_json(&rule->search, item);
             if (rule->plain)
                 tp_json_set(item, "plain", json_string("convert"));
@@ -510,9 +530,12 @@ static enum tp_code parse_rule(struct tp_request *request, const json_t *json, s
     if (!to)
         return TP_OK;
     if ((code = read_plain(json, rule, err)) || (code = recorded_format(json, to, err)) ||
-        (code = set_format(rule, to, err)) || (code = read_search(request, json, rule, err)))
+        (code = set_format(rule, to, err)) || (code = read_search(request, json, rule, err)) ||
+        (code = rule_settings(json, rule, err)))
         return code;
-    return rule_settings(json, rule, err);
+    if (!json_is_true(json_object_get(json, "follows")))
+        rule->set = UINT32_MAX; /* what it does not say did not follow the source */
+    return TP_OK;
 }
 
 /* "include" or "exclude". */

@@ -19,8 +19,11 @@ struct tp_rule {
     bool used;      /* matched something in this plan */
     bool left;      /* matched a weight that its quantizer left plain, and that stays so */
     bool plain;     /* converts such ones, too ("plain": "convert") */
+    bool follows;   /* some source has choices of its own for what was not set (exact.c) */
     const struct tp_format *format; /* NULL: keep */
     struct tp_settings settings;
+    uint32_t set;   /* parameters that the user has set, a bit each */
+    struct tp_rule *base; /* the rule of the request that this one is, with other settings */
     struct tp_search_choice search;
 };
 
@@ -53,6 +56,9 @@ struct tp_request {
     size_t input_count;
 };
 #define TP_DEFAULT_SHARD_SIZE UINT64_C(5000000000)
+
+/* Whether it says a parameter: each, but where others follow the source those that were set. */
+bool tp_rule_says(const struct tp_rule *rule, uint32_t param);
 
 /* Builders; on failure the request stays valid and is closed by the caller. Patterns are
  * of the kind TP_PATTERN_SEARCH. */

@@ -159,6 +159,37 @@ static bool set_key(const struct tp_builder *b, uint32_t w, char key[TP_FULL_NAM
     return true;
 }
 
+/* What follows its source does so as a set, or not at all: then its weights are refused. */
+static enum tp_code agree(struct tp_builder *b)
+{
+    uint32_t total = (uint32_t)b->plan->weights->count, number = 0;
+    struct tp_names keys = {0};
+    char key[TP_FULL_NAME];
+    struct tp_rule **rules = tp_os_zalloc(total + 1, sizeof *rules, b->err);
+    enum tp_code code = rules ? TP_OK : TP_E_MEMORY;
+    for (uint64_t i = 0; i < 2 * (uint64_t)total && code == TP_OK; i++) {
+        struct tp_rule **rule = &b->choices[i % total].rule;
+        if (!set_key(b, (uint32_t)(i % total), key))
+            continue;
+        int64_t found = tp_names_find(&keys, key, strlen(key));
+        const char *name = found < 0 ? tp_store_join(&b->plan->store, key, strlen(key), "", b->err)
+                                     : key;
+        if (found < 0)
+            code = name ? tp_names_add(&keys, name, strlen(key), &number, b->err) : TP_E_MEMORY;
+        else
+            number = (uint32_t)found;
+        if (code == TP_OK && found < 0)
+            rules[number] = *rule;
+        else if (code == TP_OK && i < total && rules[number] != *rule)
+            rules[number] = tp_rule_asked(rules[number]);
+        else if (code == TP_OK && rules[number] == tp_rule_asked(*rule))
+            *rule = rules[number];
+    }
+    tp_names_close(&keys);
+    free(rules);
+    return code;
+}
+
 static enum tp_code add_unsuited(struct tp_builder *b, uint32_t w, const char *key,
                                  struct unsuited *unsuited)
 {
@@ -201,7 +232,7 @@ enum tp_code tp_plan_keep_sets(struct tp_builder *b)
 {
     struct unsuited unsuited = {0};
     char key[TP_FULL_NAME];
-    enum tp_code code = TP_OK;
+    enum tp_code code = b->rules.count ? agree(b) : TP_OK;
     uint32_t total = (uint32_t)b->plan->weights->count;
     for (uint32_t w = 0; w < total && code == TP_OK; w++)
         if ((breaks_need(b, w) || breaks_merge(b, w)) && set_key(b, w, key))

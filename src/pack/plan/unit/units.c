@@ -9,6 +9,7 @@
 #include "base/suffix.h"
 #include "pack/model/model_names.h"
 #include "pack/os/os.h"
+#include "pack/quantizer/quantizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,10 +82,12 @@ static const char *shape_reason(const struct tp_unit *unit, char *text, size_t s
     }
     if (!rule)
         return NULL;
-    snprintf(text, size, "%s needs %c in multiples of %llu, this is %llu: %s",
+    const char *key, *choice = tp_need_choice(unit->form, &key);
+    snprintf(text, size, "%s needs %c in multiples of %llu, this is %llu: %s%s%s%s%s%s",
              unit->form->format->name, rule->dim, (unsigned long long)rule->multiple,
              (unsigned long long)(rule->dim == 'N' ? unit->form->box.n : unit->form->box.k),
-             rule->why);
+             rule->why, choice ? "; --set " : "", choice ? key : "", choice ? "=" : "",
+             choice ? choice : "", choice ? " takes it" : "");
     return text;
 }
 
@@ -492,7 +495,7 @@ static bool complete(const struct tp_builder *b, const struct member *members, s
     return count % matrices == 0 || lacking(members, count, matrices, text, size);
 }
 
-static const struct tp_rule *rule_of(const struct tp_builder *b, const struct member *member)
+static struct tp_rule *rule_of(const struct tp_builder *b, const struct member *member)
 {
     return b->choices[member->weight].rule;
 }
@@ -501,13 +504,13 @@ static const struct tp_rule *rule_of(const struct tp_builder *b, const struct me
 static enum tp_code find_stacked(struct tp_builder *b, const struct member *members, size_t count,
                                  bool *stacked)
 {
-    const struct tp_rule *rule = rule_of(b, &members[0]);
+    struct tp_rule *rule = rule_of(b, &members[0]);
     size_t other = 0;
     *stacked = false;
     for (size_t i = 0; i < count; i++) {
-        const struct tp_rule *its = rule_of(b, &members[i]);
+        struct tp_rule *its = rule_of(b, &members[i]);
         *stacked |= its && its->format->experts == TP_EXPERTS_STACK;
-        other = other || its == rule ? other : i;
+        other = other || tp_rule_asked(its) == tp_rule_asked(rule) ? other : i;
     }
     if (!*stacked || !other)
         return TP_OK;
@@ -595,6 +598,14 @@ static enum tp_code stack_experts(struct tp_builder *b)
     return code;
 }
 
+/* Whether its quantizer goes by another name than that by which readers know the format. */
+static bool is_named_otherwise(const struct tp_weight_form *form)
+{
+    const json_t *method = json_object_get(form->format->config, "quant_method");
+    return method && form->by && form->by->method[0] &&
+           !tp_words_have(form->by->method, json_string_value(method));
+}
+
 /* Whether nothing is to be done. Of another tool's weight the settings are not known;
  * its scales may be of another type than the format's, which is mended where it
  * costs nothing. */
@@ -617,7 +628,8 @@ static bool is_already(const struct tp_weight *weight, const struct tp_rule *rul
     tp_format_op(rule->format, &rule->settings, &op);
     for (uint32_t i = 0; i < op.outs; i++)
         if (weight->tensor[i] == TP_NO_TENSOR ||
-            weight->form->op.out[i].element != op.out[i].element || weight->form->format->spelled)
+            weight->form->op.out[i].element != op.out[i].element || weight->form->format->spelled ||
+            is_named_otherwise(weight->form))
             return !tp_repack_possible(&weight->form->op, &op);
     return true;
 }
