@@ -217,6 +217,16 @@ enum tp_search tp_op_search(const struct tp_op *op)
     return tp_op_has_f16_scales(op) ? TP_SEARCH_NONE : TP_SEARCH_W4A8;
 }
 
+bool tp_op_feeds(const struct tp_op *op)
+{
+    return op->rank && tp_op_search(op) != TP_SEARCH_NONE;
+}
+
+uint32_t tp_encode_needs(const struct tp_op *op)
+{
+    return tp_op_needs(op) | (tp_op_feeds(op) ? TP_NEED_FEEDBACK : 0u);
+}
+
 /* ---- repacking ---------------------------------------------------------- */
 
 /* Every block of `to` lies inside one block of `from`; 0 is the whole extent. */
@@ -368,7 +378,7 @@ enum tp_code tp_op_tile(const struct tp_op *op, uint64_t *n, uint64_t *k, struct
 enum tp_code tp_op_granule(const struct tp_op *op, uint64_t *n, uint64_t *k, struct tp_err *err)
 {
     enum tp_code code = tp_op_tile(op, n, k, err);
-    bool whole_rows = tp_op_search(op) == TP_SEARCH_W4A8;
+    bool whole_rows = tp_op_search(op) == TP_SEARCH_W4A8 || tp_op_feeds(op);
     for (uint32_t i = 0; i < op->outs; i++) {
         const struct tp_op_out *out = &op->out[i];
         if (out->layout && out->role != TP_ROLE_GLOBAL)
