@@ -331,10 +331,15 @@ uint32_t tp_op_needs(const struct tp_op *op)
 size_t tp_search_scratch(const struct tp_op *op, struct tp_box3 box)
 {
     uint64_t block_k = op->block_k && op->block_k < box.k ? op->block_k : box.k;
+    enum { ROWS = 64 }; /* that errors are fed back in together, at most */
+    const uint64_t groups = tp_ceil_div(box.k, tp_max_u64(block_k, 1));
     if (tp_op_search(op) == TP_SEARCH_NONE)
         return 0;
     /* Integers and roots of a block; for rows values, codes and what is known of groups. */
-    return (size_t)(8 * block_k + 8 * box.k + 64 * tp_ceil_div(box.k, block_k) + 256);
+    size_t bytes = (size_t)(8 * block_k + 8 * box.k + 64 * groups + 256);
+    if (tp_op_feeds(op)) /* values and codes in columns, sums, and of groups as many numbers */
+        bytes += (size_t)(ROWS * (5 * box.k + 4 * op->rank + 41 * groups) + 1024);
+    return bytes;
 }
 
 /* Nibbles are read and written by the byte: the dimension along which two of them
