@@ -251,12 +251,31 @@ struct encode_case {
     struct tp_feedback fed;
 };
 
+/* What is made of moments, by every instruction set. */
+static void compare_columns(const struct encode_case *c)
+{
+    const struct tp_row_set *const *isas[] = {tp_rows_avx512, tp_rows_avx2, tp_rows_neon};
+    const uint64_t k = c->args.box.k, count = (const uint8_t *)(c->fed.weight + k) -
+                                              (const uint8_t *)c->state;
+    void *state = take(tp_feedback_bytes(k, c->op->rank), 0x44);
+    struct tp_feedback fed;
+    for (size_t i = 0; i < 3; i++)
+        if (tp_row_sets_feedback(isas[i])) {
+            tp_feedback_make(tp_row_sets_feedback(isas[i]), c->args.importance, c->moments, k,
+                             c->op->rank, state, &fed);
+            assert_memory_equal(state, c->state, count);
+        }
+    free(state);
+}
+
 static void make_fed_case(struct encode_case *c)
 {
     const uint64_t k = c->args.box.k;
     c->state = take(tp_feedback_bytes(k, c->op->rank), 0x33);
-    tp_feedback_make(c->args.importance, c->moments, k, c->op->rank, c->state, &c->fed);
+    tp_feedback_make(tp_feedback_column_ref, c->args.importance, c->moments, k, c->op->rank,
+                     c->state, &c->fed);
     check_guard(c->state, tp_feedback_bytes(k, c->op->rank));
+    compare_columns(c);
 }
 
 /* Where the case lies is known only when it is used. */

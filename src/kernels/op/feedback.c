@@ -5,13 +5,12 @@
 
 #include "base/num.h"
 #include "kernels/op/codec.h"
+#include "kernels/op/feedback_column.h"
 #include "kernels/op/search.h"
 #include "kernels/op/search_scalar.h"
 
 #include <float.h>
 #include <stdlib.h>
-
-enum { LANES = 8 }; /* numbers of M that are worked on together */
 
 /* ---- what rows share ------------------------------------------------------------------- */
 
@@ -24,7 +23,7 @@ static uint64_t kept_bytes(uint64_t k, uint32_t rank)
 
 uint64_t tp_feedback_bytes(uint64_t k, uint32_t rank)
 {
-    const uint64_t whole = tp_round_up(rank, LANES);
+    const uint64_t whole = tp_round_up(rank, FEEDBACK_LANES);
     return kept_bytes(k, rank) + tp_max_u64((whole + 3) * whole, k) * sizeof(double);
 }
 
@@ -62,68 +61,25 @@ static double own_part(float h, const float *v, uint32_t rank, double damp)
     return c == 0 ? 1 : c;
 }
 
-/* sum += factor * x, or less that: `count` is of whole lanes. */
-static void add_times(double *restrict sum, const double *restrict x, double factor,
-                      uint64_t count)
-{
-    for (uint64_t i = 0; i < count; i += LANES)
-        for (int j = 0; j < LANES; j++)
-            sum[i + j] += x[i + j] * factor;
-}
-
-static void less_times(double *restrict sum, const double *restrict x, double factor,
-                       uint64_t count)
-{
-    for (uint64_t i = 0; i < count; i += LANES)
-        for (int j = 0; j < LANES; j++)
-            sum[i + j] -= x[i + j] * factor;
-}
-
-/* M - q t', whose element (a,b) is q of the smaller index times t of the larger: M is symmetric. */
-static void reduce(double *m, const double *q, const double *t, uint64_t whole)
-{
-    for (uint64_t a = 0; a < whole; a++) {
-        const uint64_t from = a / LANES * LANES;
-        double *row = m + a * whole;
-        less_times(row, q, t[a], from);
-        for (uint64_t b = from; b < from + LANES; b++)
-            row[b] -= b < a ? q[b] * t[a] : q[a] * t[b];
-        less_times(row + from + LANES, t + from + LANES, q[a], whole - from - LANES);
-    }
-}
-
-/* One column, from the last to the first: g of it, and its variance that later columns do not
- * take over. x is v of it with zeros behind. */
-static double column(double *m, double *q, double *t, const double *x, uint32_t rank,
-                     uint64_t whole, double d, float *g)
-{
-    memset(q, 0, whole * sizeof *q);
-    for (uint32_t b = 0; b < rank; b++)
-        add_times(q, m + b * whole, x[b], whole);
-    for (uint32_t a = 0; a < rank; a++)
-        d += x[a] * q[a];
-    for (uint64_t a = 0; a < whole; a++)
-        t[a] = q[a] / d;
-    for (uint32_t a = 0; a < rank; a++)
-        g[a] = (float)t[a];
-    reduce(m, q, t, whole);
-    return d;
-}
-
 static float weight_of(double d)
 {
     return d > 0 ? (d < FLT_MAX ? (float)d : FLT_MAX) : 0;
 }
 
-void tp_feedback_make(const float *h, const float *v, uint64_t k, uint32_t rank, void *state,
-                      struct tp_feedback *made)
+double tp_feedback_column_ref(const struct tp_feedback_sums *s, double d, float *g)
 {
-    const uint64_t whole = tp_round_up(rank, LANES);
+    return feedback_column(s, d, g);
+}
+
+void tp_feedback_make(tp_feedback_column_fn column, const float *h, const float *v, uint64_t k,
+                      uint32_t rank, void *state, struct tp_feedback *made)
+{
+    const uint64_t whole = tp_round_up(rank, FEEDBACK_LANES);
     const double damp = damping(h, k);
     float *g = state, *in_order = g + k * rank, *weight = in_order + k * rank;
     uint32_t *order = (uint32_t *)(weight + k);
     double *m = (double *)((uint8_t *)state + kept_bytes(k, rank)), *q = m + whole * whole;
-    double *t = q + whole, *x = t + whole;
+    const struct tp_feedback_sums sums = {rank, whole, m, q, q + whole, q + 2 * whole};
     sort_columns(h, k, (uint64_t *)m, order);
     memset(m, 0, (whole + 3) * whole * sizeof *m);
     for (uint64_t a = 0; a < whole; a++)
@@ -132,10 +88,9 @@ void tp_feedback_make(const float *h, const float *v, uint64_t k, uint32_t rank,
         const float *from = v + order[i] * (uint64_t)rank;
         memcpy(in_order + i * rank, from, rank * sizeof *from);
         for (uint32_t a = 0; a < rank; a++)
-            x[a] = from[a];
-        weight[order[i]] = weight_of(column(m, q, t, x, rank, whole,
-                                            own_part(h[order[i]], from, rank, damp),
-                                            g + i * rank));
+            sums.x[a] = from[a];
+        weight[order[i]] =
+            weight_of(column(&sums, own_part(h[order[i]], from, rank, damp), g + i * rank));
     }
     *made = (struct tp_feedback){rank, order, g, in_order, weight};
 }

@@ -23,10 +23,28 @@ struct tp_feedback {
 /* Bytes that tp_feedback_make() fills and works in. */
 uint64_t tp_feedback_bytes(uint64_t k, uint32_t rank);
 
+/* What is worked in: the symmetric M[whole][whole], q, t and x[whole], where `whole` is the rank in
+ * whole lanes; zeros behind x[rank]. */
+struct tp_feedback_sums {
+    uint32_t rank;
+    uint64_t whole;
+    double *m, *q, *t, *x;
+};
+
+/* One column, from the last one on: g[rank] of it from x, its v, and what is returned, the part of
+ * its variance that later columns do not take over, of which d is its own. */
+typedef double (*tp_feedback_column_fn)(const struct tp_feedback_sums *s, double d, float *g);
+struct tp_feedback_column_row {
+    tp_feedback_column_fn column;
+    enum tp_isa isa;
+};
+double tp_feedback_column_ref(const struct tp_feedback_sums *s, double d, float *g);
+tp_feedback_column_fn tp_feedback_column_find(void); /* the best of this machine; of `kernels` */
+
 /* From h[K], finite and not negative, and v[K][rank], finite. What is made points into `state`:
  * tp_feedback_bytes(), aligned to 64. */
-void tp_feedback_make(const float *h, const float *v, uint64_t k, uint32_t rank, void *state,
-                      struct tp_feedback *made);
+void tp_feedback_make(tp_feedback_column_fn column, const float *h, const float *v, uint64_t k,
+                      uint32_t rank, void *state, struct tp_feedback *made);
 
 /* How the values of one block become codes, and codes numbers again. */
 struct tp_feedback_block {

@@ -95,3 +95,11 @@ tp_distance_fn tp_row_sets_distance(const struct tp_row_set *const *sets)
             return (*sets)->distance.distance;
     return NULL;
 }
+
+tp_feedback_column_fn tp_row_sets_feedback(const struct tp_row_set *const *sets)
+{
+    for (; *sets; sets++)
+        if ((*sets)->feedback.column && tp_isa_enabled((*sets)->feedback.isa))
+            return (*sets)->feedback.column;
+    return NULL;
+}

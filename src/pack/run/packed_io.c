@@ -297,8 +297,8 @@ enum tp_code tp_box_moments(const struct tp_plan *plan, const struct tp_unit *un
         (code = tp_moments_read(plan->importance, of, k, moments->read.data, err)))
         return code;
     moments->of = of;
-    tp_feedback_make(importance, moments->read.data, k, of.rank, moments->state.data,
-                     &moments->fed);
+    tp_feedback_make(tp_feedback_column_find(), importance, moments->read.data, k, of.rank,
+                     moments->state.data, &moments->fed);
     return TP_OK;
 }
 

@@ -127,10 +127,11 @@ static enum tp_code find_moments(const struct tp_importance_file *file, const ch
     tp_err_path(err, file->path);
     tp_err_tensor(err, moments->name);
     tp_err_hint(err, "make the file of importance with this model");
-    return tp_fail(err, TP_E_INPUT, "its %llu numbers for each of %llu columns do not fit %.200s of "
-                   "%llu columns%s", (unsigned long long)moments->rank,
-                   (unsigned long long)moments->columns, weight, (unsigned long long)k,
-                   experts == 1 ? "" : " and its experts");
+    if (moments->columns != k)
+        return tp_fail(err, TP_E_INPUT, "its moments are of %llu columns, and %.200s has %llu",
+                       (unsigned long long)moments->columns, weight, (unsigned long long)k);
+    return tp_fail(err, TP_E_INPUT, "its moments are of %llu experts, which do not fit %.200s",
+                   (unsigned long long)rows, weight);
 }
 
 enum tp_code tp_importance_find(const struct tp_importance_file *file, const char *weight,
@@ -221,6 +222,8 @@ enum tp_code tp_importance_read(const struct tp_importance_file *file, struct tp
     }
     return code;
 }
+
+const char *tp_importance_path(const struct tp_importance_file *file) { return file->path; }
 
 enum tp_code tp_moments_read(const struct tp_importance_file *file, struct tp_importance_ref ref,
                              uint64_t k, float *to, struct tp_err *err)

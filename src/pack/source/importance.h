@@ -47,6 +47,8 @@ enum tp_code tp_importance_read(const struct tp_importance_file *file, struct tp
                                 uint64_t k, uint64_t first, uint64_t count, float *to,
                                 struct tp_err *err);
 
+const char *tp_importance_path(const struct tp_importance_file *file);
+
 /* The moments v[K][ref.rank] beside them, ref.rank > 0. */
 enum tp_code tp_moments_read(const struct tp_importance_file *file, struct tp_importance_ref ref,
                              uint64_t k, float *to, struct tp_err *err);

@@ -66,9 +66,9 @@ static enum tp_code find_all(struct tp_builder *b, struct tp_unit *unit, bool *f
         if (code == TP_OK && unit->importance[e].rank != unit->importance[0].rank) {
             tp_err_tensor(b->err, name);
             tp_err_hint(b->err, "give all experts moments of one rank, or the layer");
-            code = tp_fail(b->err, TP_E_INPUT, "it has moments of rank %u in the file of "
-                           "importance, and expert 0 of rank %u", unit->importance[e].rank,
-                           unit->importance[0].rank);
+            tp_err_path(b->err, tp_importance_path(b->request->importance));
+            code = tp_fail(b->err, TP_E_INPUT, "it has moments of rank %u, and expert 0 of rank "
+                           "%u", unit->importance[e].rank, unit->importance[0].rank);
         }
         free(name);
     }
