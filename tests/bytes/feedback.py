@@ -81,7 +81,7 @@ def write_format(work):
     with open(os.path.join(tool.REPO, "formats", "w4a16-ct.json"), encoding="utf-8") as f:
         text = f.read().replace("K/G", "ceil(K,G)").replace('"w4a16-ct"', '"any-k"')
     form = json.loads(text)
-    form["needs"], form["input_only"] = [], False
+    form["needs"] = []
     with open(work.at("any-k.json"), "w", encoding="utf-8") as f:
         json.dump(form, f)
 

@@ -5,12 +5,15 @@
 
 #include "base/num.h"
 #include "kernels/op/codec.h"
-#include "kernels/op/feedback_column.h"
 #include "kernels/op/search.h"
 #include "kernels/op/search_scalar.h"
 
 #include <float.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
+
+enum { LANES = 8 }; /* of feedback_column.h */
 
 /* ---- what rows share ------------------------------------------------------------------- */
 
@@ -18,12 +21,12 @@
  * and the keys of the order; R is the rank in whole lanes. */
 static uint64_t kept_bytes(uint64_t k, uint32_t rank)
 {
-    return tp_round_up(k * (2 * rank + 2) * sizeof(float), 64);
+    return tp_round_up(tp_feedback_size(k, rank), 64);
 }
 
 uint64_t tp_feedback_bytes(uint64_t k, uint32_t rank)
 {
-    const uint64_t whole = tp_round_up(rank, FEEDBACK_LANES);
+    const uint64_t whole = tp_round_up(rank, LANES);
     return kept_bytes(k, rank) + tp_max_u64((whole + 3) * whole, k) * sizeof(double);
 }
 
@@ -66,15 +69,12 @@ static float weight_of(double d)
     return d > 0 ? (d < FLT_MAX ? (float)d : FLT_MAX) : 0;
 }
 
-double tp_feedback_column_ref(const struct tp_feedback_sums *s, double d, float *g)
-{
-    return feedback_column(s, d, g);
-}
+static _Atomic uint64_t serials;
 
 void tp_feedback_make(tp_feedback_column_fn column, const float *h, const float *v, uint64_t k,
                       uint32_t rank, void *state, struct tp_feedback *made)
 {
-    const uint64_t whole = tp_round_up(rank, FEEDBACK_LANES);
+    const uint64_t whole = tp_round_up(rank, LANES);
     const double damp = damping(h, k);
     float *g = state, *in_order = g + k * rank, *weight = in_order + k * rank;
     uint32_t *order = (uint32_t *)(weight + k);
@@ -92,7 +92,7 @@ void tp_feedback_make(tp_feedback_column_fn column, const float *h, const float 
         weight[order[i]] =
             weight_of(column(&sums, own_part(h[order[i]], from, rank, damp), g + i * rank));
     }
-    *made = (struct tp_feedback){rank, order, g, in_order, weight};
+    *made = tp_feedback_at(state, k, rank, 1 + atomic_fetch_add(&serials, 1));
 }
 
 /* ---- blocks ---------------------------------------------------------------------------- */

@@ -10,15 +10,33 @@
 
 #include "kernels/op/kernel.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { TP_FEEDBACK_RANK = 128 }; /* at most */
 
 /* What is made of the moments of one input of K columns. */
 struct tp_feedback {
+    uint64_t serial; /* another one for each that is made */
     uint32_t rank;
     const uint32_t *order; /* columns of W, as they are taken */
     const float *g, *v;    /* [K][rank], as they are taken */
     const float *weight;   /* [K] by column of W: the importance in the search of scales */
 };
+
+/* Its numbers lie one behind the other: g, v, weight, order. */
+static inline uint64_t tp_feedback_size(uint64_t k, uint32_t rank)
+{
+    return k * (2 * rank + 2) * sizeof(float);
+}
+static inline struct tp_feedback tp_feedback_at(const void *data, uint64_t k, uint32_t rank,
+                                                uint64_t serial)
+{
+    const float *g = (const float *)data, *weight = g + 2 * k * rank;
+    struct tp_feedback fed = {serial, rank, (const uint32_t *)(weight + k), g, g + k * rank, weight};
+    return fed;
+}
 
 /* Bytes that tp_feedback_make() fills and works in. */
 uint64_t tp_feedback_bytes(uint64_t k, uint32_t rank);
@@ -67,5 +85,9 @@ struct tp_feedback_block tp_feedback_block_of(const struct tp_op *op, uint32_t a
 /* Other codes for a row that was searched, values[K] in groups of op->block_k. */
 void tp_feedback_row(const struct tp_op *op, const struct tp_feedback *fed, const float *values,
                      uint64_t k, const uint16_t *scales, float global, uint8_t *codes);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

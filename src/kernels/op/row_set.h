@@ -60,10 +60,6 @@ static inline bool tp_device_can(const struct tp_op *op)
 {
     return (tp_op_needs(op) & ~(uint32_t)TP_DEVICE_HEEDS) == 0;
 }
-static inline bool tp_device_encodes(const struct tp_op *op)
-{
-    return (tp_encode_needs(op) & ~(uint32_t)TP_DEVICE_HEEDS) == 0;
-}
 
 /* Whether a row does this operation, and is enabled on this machine (tp_isa_enabled()). */
 bool tp_encode_row_fits(const struct tp_encode_row *row, const struct tp_op *op,

@@ -105,7 +105,7 @@ static bool in_lane(const struct tp_compute *c, const void *data)
 enum tp_code tp_compute_encode(struct tp_compute *c, const struct tp_op *op, struct tp_args *args,
                                struct tp_err *err)
 {
-    if (in_lane(c, args->in[0]) && tp_device_encodes(op))
+    if (in_lane(c, args->in[0]) && tp_device_can(op))
         return run_device(c, TP_CUDA_ENCODE, NULL, op, TP_DTYPE_NONE, args, err);
     enum tp_stage before = tp_stage_set(TP_STAGE_KERNEL);
     enum tp_code code = take_scratch(c, op, args, err);
@@ -179,7 +179,7 @@ enum tp_code tp_compute_requantize(struct tp_compute *c, const struct tp_op *fro
                                    const struct tp_op *to, enum tp_dtype via,
                                    struct tp_args *args, struct tp_err *err)
 {
-    if (device_has(c, from) && tp_device_encodes(to))
+    if (device_has(c, from) && tp_device_can(to))
         return run_device(c, TP_CUDA_REQUANT, from, to, via, args, err);
     struct tp_args decode = *args;
     decode.dtype = args->dtype = via;
