@@ -168,3 +168,12 @@ def some_experts():
     stfile.save("imp", entries)
     return ("plan", "in.safetensors", "--to", "w4a8-cutlass", "--search", "mse", "--importance",
             "imp")
+
+
+@case("moments-beyond-the-memory")
+def beyond_the_memory():
+    tensors(linear(NAME + ".weight", 16, 32768))
+    stfile.save("imp", {NAME: stfile.tensor("F32", np.ones(32768, np.float32)),
+                        NAME + ".v": stfile.from_f32("BF16", np.ones((32768, 128), np.float32))})
+    return ("convert", "in.safetensors", "-o", "out.safetensors", "--to", "nvfp4-ct", "--search",
+            "mse", "--importance", "imp", "--max-memory", "64M")
