@@ -17,7 +17,7 @@ MOST = np.finfo(F32).max
 
 @quiet
 def prepare(h, v):
-    """(order [K], g [K,r] and v [K,r] in that order, d f32 [K] in the order of the columns of W)."""
+    """(order [K], g [K,r] and v [K,r] in that order, d f32 [K] by column of W)."""
     k, r = v.shape
     order = np.argsort(-h, kind="stable")
     total = F64(0)

@@ -1,5 +1,5 @@
-/* Error feedback on the device (formats/README.md, section 14.7), behind the kernel that searches the
- * scales of the same operation: one thread for each row of W, whatever the layout.
+/* Error feedback on the device (formats/README.md, section 14.7), behind the kernel that searches
+ * the scales of the same operation: one thread for each row of W, whatever the layout.
  *
  * Invariant: bytes equal tp_feedback_row(). A thread has its row's sums in registers; what all rows
  * share is read by all lanes of a warp at once.

@@ -34,7 +34,8 @@ static inline struct tp_feedback tp_feedback_at(const void *data, uint64_t k, ui
                                                 uint64_t serial)
 {
     const float *g = (const float *)data, *weight = g + 2 * k * rank;
-    struct tp_feedback fed = {serial, rank, (const uint32_t *)(weight + k), g, g + k * rank, weight};
+    const uint32_t *order = (const uint32_t *)(weight + k);
+    struct tp_feedback fed = {serial, rank, order, g, g + k * rank, weight};
     return fed;
 }
 
