@@ -68,3 +68,11 @@ tp_distance_fn tp_distance_find(void)
         distance = tp_row_sets_distance(isas[i]);
     return distance ? distance : tp_distance_ref;
 }
+
+tp_feedback_column_fn tp_feedback_column_find(void)
+{
+    tp_feedback_column_fn column = NULL;
+    for (size_t i = 0; i < ISAS && !column; i++)
+        column = tp_row_sets_feedback(isas[i]);
+    return column ? column : tp_feedback_column_ref;
+}

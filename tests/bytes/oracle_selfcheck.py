@@ -16,6 +16,7 @@ import lib_path  # noqa: F401  pylint: disable=unused-import
 import golden_data
 import oracle
 import refquant as rq
+import reffeedback as rf
 import refsearch as rs
 import stfile
 from stfile import load
@@ -444,11 +445,42 @@ def descriptors(t):
     must_refuse(t, "dirty padding", d, {**data, "weight_scale": dirty.tobytes()})
 
 
+def feedback_case(case, x, h, v):
+    """(codes, scales) of a case of feedback/ by its name, such as int4.mse.signed."""
+    signed = case.endswith(".signed")
+    most = np.abs(x).max()
+    if case.startswith("int4.mse"):
+        return rf.int4_mse(x, h, v, "bf16" if case.endswith("bf16") else "fp32", signed)
+    if case.startswith("int4.w4a8"):
+        return rf.int4_w4a8(x, h, v, signed=signed)
+    if case == "nvfp4.ct.mse":
+        return rf.nvfp4(x, h, v, rq.round_bf16(rq.round_bf16(np.float32(1) / most)
+                                               * np.float32(2688)))
+    if case == "nvfp4.torchao.mse":
+        return rf.nvfp4(x, h, v, most / np.float32(2688), "torchao")
+    return rf.mxfp4_mse(x, h, v)
+
+
+def feedback(t, _path, g):
+    x, h, v = g["input"].f32(), g["h"].f32(), g["v"].f32()
+    if x.ndim == 2:
+        x, h, v = x[None], h[None], v[None]
+    for name in g:
+        if not name.endswith(".weight_packed"):
+            continue
+        case = name[:-len(".weight_packed")]
+        made = [feedback_case(case, *expert) for expert in zip(x, h, v)]
+        codes, scale = (np.stack([m[i] for m in made]) for i in range(2))
+        pack = rq.pack_nibbles if case.startswith("int4") else rq.pack_pairs
+        t.note(case, pack(codes).tobytes() == g[name].data and
+               scale.tobytes() == g[case + ".weight_scale"].data)
+
+
 def main():
     root = golden_data.root()
     t = Tally()
     for folder, check in (("w4a8", w4a8), ("ct4", ct4), ("fp8", fp8), ("mx", mx),
-                          ("search", search)):
+                          ("search", search), ("feedback", feedback)):
         for path in sorted(glob.glob(os.path.join(root, folder, "*.safetensors"))):
             failed, passed = t.failed, t.passed
             check(t, path, load(path)[0])

@@ -126,3 +126,54 @@ def two_importances():
         f.write('{"rules": [{"match": "a", "to": "w4a8-ct", "search": "mse", "importance": "x"},'
                 '{"match": "b", "to": "w4a8-ct", "search": "mse", "importance": "y"}]}')
     return "plan", "in.safetensors", "--recipe", "r.json"
+
+
+def moments_case(name, dtype="F32", shape=(256, 3), number=None, h=True, of=NAME + ".v"):
+    """The same of a file with moments: of which dtype and shape, with which number 5."""
+    @case(name)
+    def build():
+        tensors(linear(NAME + ".weight", 128, 256))
+        v = np.ones(shape, np.float32)
+        if number is not None:
+            v.reshape(-1)[5] = number
+        entries = {NAME: stfile.tensor("F32", np.ones(256, np.float32))} if h else {}
+        entries[of] = stfile.from_f32(dtype, v)
+        stfile.save("imp", entries)
+        return FILE
+
+
+moments_case("moments-of-wrong-dtype", dtype="F16")
+moments_case("moments-of-four-dimensions", shape=(1, 1, 256, 3))
+moments_case("moments-of-large-rank", shape=(256, 129))
+moments_case("moments-of-rank-0", shape=(256, 0))
+moments_case("moments-of-one-dimension", shape=(256,))
+moments_case("moments-transposed", shape=(3, 256))
+moments_case("moments-too-short", shape=(128, 6))
+moments_case("moments-of-experts", shape=(2, 256, 3))
+moments_case("moments-nan", number=np.nan)
+moments_case("moments-infinite-bf16", dtype="BF16", number=np.inf)
+moments_case("moments-alone", h=False)
+moments_case("moments-of-no-weight", of="model.layers.7.mlp.down_proj.v")
+
+
+@case("moments-of-some-experts")
+def some_experts():
+    weights, entries = {}, {}
+    for e in range(2):
+        name = f"model.layers.0.mlp.experts.{e}.down_proj"
+        weights |= linear(name + ".weight", 128, 256)
+        entries[name] = stfile.tensor("F32", np.ones(256, np.float32))
+    entries[name + ".v"] = stfile.tensor("F32", np.ones((256, 2), np.float32))
+    tensors(weights)
+    stfile.save("imp", entries)
+    return ("plan", "in.safetensors", "--to", "w4a8-cutlass", "--search", "mse", "--importance",
+            "imp")
+
+
+@case("moments-beyond-the-memory")
+def beyond_the_memory():
+    tensors(linear(NAME + ".weight", 16, 32768))
+    stfile.save("imp", {NAME: stfile.tensor("F32", np.ones(32768, np.float32)),
+                        NAME + ".v": stfile.from_f32("BF16", np.ones((32768, 128), np.float32))})
+    return ("convert", "in.safetensors", "-o", "out.safetensors", "--to", "nvfp4-ct", "--search",
+            "mse", "--importance", "imp", "--max-memory", "64M")

@@ -41,6 +41,20 @@ static void explained(enum tp_code code, const struct tp_err *err)
     must(code == err->code && err->what[0] && err->hint[0] && err->path[0]);
 }
 
+static void read_moments(const struct tp_importance_file *file, struct tp_importance_ref ref,
+                         uint64_t k)
+{
+    struct tp_err err = {0};
+    float *to = malloc(k * ref.rank * sizeof *to);
+    must(to != NULL);
+    enum tp_code code = tp_moments_read(file, ref, k, to, &err);
+    if (code)
+        explained(code, &err);
+    for (uint64_t i = 0; code == TP_OK && i < k * ref.rank; i++)
+        must(isfinite(to[i]));
+    free(to);
+}
+
 /* What a weight of that shape gets; `k` numbers that are importance, or an error. */
 static void read_weight(const struct tp_importance_file *file, const char *weight, uint64_t experts,
                         uint64_t k)
@@ -58,6 +72,8 @@ static void read_weight(const struct tp_importance_file *file, const char *weigh
         for (uint64_t i = 0; code == TP_OK && i < k; i++)
             must(isfinite(to[i]) && to[i] >= 0);
         free(to);
+        if (code == TP_OK && ref.rank)
+            read_moments(file, ref, k);
     }
 }
 

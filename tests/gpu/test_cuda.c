@@ -23,6 +23,7 @@
 #include "kernels/op/scalar.h"
 #include "pack/format/format.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -71,7 +72,8 @@ struct worker {
     uint8_t *in, *out; /* the lane's */
     uint8_t *want;     /* what the reference writes */
     void *scratch;
-    float *importance;
+    float *importance, *moments;
+    void *state; /* what is made of moments */
 };
 
 /* ---- random numbers and contents ------------------------------------------ */
@@ -345,6 +347,23 @@ static const float *random_importance(struct worker *w, struct tp_box3 box)
     return kind ? w->importance : NULL;
 }
 
+/* Half the time, moments beside the importance of one expert's columns. */
+static void add_moments(struct worker *w, struct tp_op *op, struct tp_args *args,
+                        struct tp_feedback *fed)
+{
+    const uint64_t k = args->box.k, most = MAX_IMPORTANCE / k;
+    if (args->box.e != 1 || args->importance == NULL || most == 0 || below(w, 2))
+        return;
+    op->rank = (uint8_t)(1 + below(w, most < TP_FEEDBACK_RANK ? most : TP_FEEDBACK_RANK));
+    for (uint64_t i = 0; i < k * op->rank; i++)
+        w->moments[i] = ordinary(w, sqrtf(args->importance[i / op->rank] / op->rank));
+    free(w->state);
+    w->state = aligned_alloc(64, (tp_feedback_bytes(k, op->rank) + 63) / 64 * 64);
+    tp_feedback_make(tp_feedback_column_ref, args->importance, w->moments, k, op->rank, w->state,
+                     fed);
+    args->fed = fed;
+}
+
 /* The same operation with a search, if its codec has one. */
 static bool add_search(struct worker *w, struct tp_op *op)
 {
@@ -362,8 +381,9 @@ static void name_encode(char *name, size_t size, const struct named_op *named,
 {
     static const char *const searches[] = {"", " mse", " w4a8"};
     static const char *const weights[] = {"", " magnitude", " file"};
-    snprintf(name, size, "%s %s%s%s%s", named->name, tp_dtype_name(dtype), searches[op->search],
-             op->search_signed ? " signed" : "", weights[op->importance]);
+    snprintf(name, size, "%s %s%s%s%s rank %u", named->name, tp_dtype_name(dtype),
+             searches[op->search], op->search_signed ? " signed" : "", weights[op->importance],
+             op->rank);
 }
 
 static void test_encode(struct worker *w, size_t index, enum tp_dtype dtype, enum work work,
@@ -373,6 +393,7 @@ static void test_encode(struct worker *w, size_t index, enum tp_dtype dtype, enu
     struct tp_box3 box = random_box(w, named, NULL);
     struct tp_op op = named->op;
     struct tp_cuda_call call = {.kind = TP_CUDA_ENCODE, .to = &op};
+    struct tp_feedback fed;
     struct tp_args want;
     char name[260];
     if (search && !add_search(w, &op))
@@ -383,15 +404,16 @@ static void test_encode(struct worker *w, size_t index, enum tp_dtype dtype, enu
     } else {
         fill_values(w, w->in, dtype, box.e * box.n * box.k);
     }
-    name_encode(name, sizeof name, named, &op, dtype);
     want = reference_args(w, &op, box, dtype);
     if (search && below(w, 2))
         want.global = tp_bits_f32((uint32_t)below(w, 60 << 23) + (100u << 23));
     if (op.importance == TP_IMPORTANCE_FILE)
         want.importance = random_importance(w, box);
+    add_moments(w, &op, &want, &fed);
+    name_encode(name, sizeof name, named, &op, dtype);
     tp_encode_ref(&op, &want);
     call.args = (struct tp_args){.box = box, .dtype = dtype, .global = want.global,
-                                 .importance = want.importance};
+                                 .importance = want.importance, .fed = want.fed};
     check_outputs(w, work, index, &call, &want, name);
 }
 
@@ -402,6 +424,7 @@ static void open_worker(struct worker *w, uint64_t bytes)
     w->want = malloc(bytes);
     w->scratch = malloc(SCRATCH_BYTES);
     w->importance = malloc(MAX_IMPORTANCE * sizeof(float));
+    w->moments = malloc(MAX_IMPORTANCE * sizeof(float));
     if (tp_cuda_open(all.device, bytes, bytes, bytes, &w->lane, &no_memory, &err) != TP_OK) {
         printf("%s\n", err.what);
         exit(1);
@@ -416,6 +439,8 @@ static void close_worker(struct worker *w)
     free(w->want);
     free(w->scratch);
     free(w->importance);
+    free(w->moments);
+    free(w->state);
 }
 
 /* Many rows with one scale each, by a worker with room for them. */

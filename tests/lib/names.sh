@@ -3,7 +3,7 @@
 # shellcheck shell=sh
 
 # The parts of one program each, in the order in which they run.
-bytes='oracle golden checkpoints search consumer inputs sources old quality pairs random'
+bytes='oracle golden checkpoints search feedback consumer inputs sources old quality pairs random'
 broken='errors headers faults reading kills power kill large shapes'
 
 # folder, pattern, what comes off the name: folder/NAME of every file.

@@ -109,6 +109,7 @@ one() { # name
     golden) part golden "$PYTHON" tests/bytes/golden.py $formats ;;
     checkpoints) part checkpoints "$PYTHON" tests/bytes/golden_checkpoints.py $formats ;;
     search) part search "$PYTHON" tests/bytes/search.py ;;
+    feedback) part feedback "$PYTHON" tests/bytes/feedback.py ;;
     consumer) part consumer "$PYTHON" tests/bytes/consumer.py $formats ;;
     inputs) part inputs "$PYTHON" tests/bytes/inputs.py ;;
     sources) part sources "$PYTHON" tests/bytes/sources.py ;;

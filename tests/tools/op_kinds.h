@@ -121,6 +121,17 @@ static void make_searches(void)
                        TP_SEARCH_W4A8, i % 2, 16, 128);
 }
 
+/* The same with errors fed back, where importance comes from a file. */
+static void make_fed(void)
+{
+    for (size_t k = plain_count, end = kind_count; k < end; k++)
+        if (kinds[k].op.importance == TP_IMPORTANCE_FILE) {
+            struct tp_op op = kinds[k].op;
+            op.rank = (uint8_t)(1 + 7 * k % 19);
+            add_named("fed(", op, kinds[k].unit_n, kinds[k].unit_k);
+        }
+}
+
 /* What has codes where no row of its own puts them, and integers of every kind. */
 static void make_placed(int rule)
 {
@@ -239,6 +250,7 @@ static int make_kinds(void **state)
     }
     plain_count = kind_count;
     make_searches();
+    make_fed();
     make_floats();
     return 0;
 }

@@ -19,6 +19,7 @@
 #include "../tools/op_kinds.h"
 #include "kernels/op/codec.h"
 #include "kernels/op/distance.h"
+#include "kernels/op/feedback.h"
 #include "kernels/op/place.h"
 #include "kernels/op/row_set.h"
 #include "kernels/op/scalar.h"
@@ -175,7 +176,7 @@ static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 static struct tp_box3 random_box(const struct kind *kind)
 {
-    struct tp_box3 box = {1 + below(2), kind->unit_n, kind->unit_k};
+    struct tp_box3 box = {tp_op_feeds(&kind->op) ? 1 : 1 + below(2), kind->unit_n, kind->unit_k};
     box.n *= 1 + below(300 / kind->unit_n);
     box.k *= 1 + below(below(4) ? 3 + 400 / kind->unit_k : 3 + 2500 / kind->unit_k);
     if (box.n * box.k > 200000)
@@ -205,7 +206,7 @@ static bool encode_fits(const struct tp_encode_row *row, const struct tp_op *op)
 static float *any_importance(const struct tp_op *op, struct tp_box3 box)
 {
     float spread = (float)exp2(uniform() * 60.0 - 50.0), *h;
-    if (op->importance != TP_IMPORTANCE_FILE || below(8) == 0)
+    if (op->importance != TP_IMPORTANCE_FILE || (below(8) == 0 && !tp_op_feeds(op)))
         return NULL;
     h = (float *)take(4 * box.e * box.k, 0);
     for (uint64_t i = 0; i < box.e * box.k; i++)
@@ -213,6 +214,16 @@ static float *any_importance(const struct tp_op *op, struct tp_box3 box)
     if (below(4) == 0)
         memset(h, 0, 4 * (size_t)(box.k < 128 ? box.k : 128));
     return h;
+}
+
+/* Moments of all columns, mostly ones that suit h; else so large that sums overflow. */
+static float *any_moments(const struct tp_op *op, struct tp_box3 box, const float *h)
+{
+    const float spread = below(4) ? 1.0f : (float)exp2(uniform() * 120.0 - 60.0);
+    float *v = (float *)take(4 * box.k * op->rank, 0);
+    for (uint64_t i = 0; i < box.k * op->rank; i++)
+        v[i] = normal() * spread * sqrtf(h[i / op->rank] / op->rank);
+    return v;
 }
 
 /* Mostly one that suits the values; else whatever a broken file may hold. */
@@ -235,7 +246,45 @@ struct encode_case {
     size_t scratch;
     struct outputs reference;
     uint32_t flags;
+    float *moments; /* where errors are fed back, and what is made of them */
+    void *state;
+    struct tp_feedback fed;
 };
+
+/* What is made of moments, by every instruction set. */
+static void compare_columns(const struct encode_case *c)
+{
+    const struct tp_row_set *const *isas[] = {tp_rows_avx512, tp_rows_avx2, tp_rows_neon};
+    const uint64_t k = c->args.box.k, count = (const uint8_t *)(c->fed.weight + k) -
+                                              (const uint8_t *)c->state;
+    void *state = take(tp_feedback_bytes(k, c->op->rank), 0x44);
+    struct tp_feedback fed;
+    for (size_t i = 0; i < 3; i++)
+        if (tp_row_sets_feedback(isas[i])) {
+            tp_feedback_make(tp_row_sets_feedback(isas[i]), c->args.importance, c->moments, k,
+                             c->op->rank, state, &fed);
+            assert_memory_equal(state, c->state, count);
+        }
+    free(state);
+}
+
+static void make_fed_case(struct encode_case *c)
+{
+    const uint64_t k = c->args.box.k;
+    c->state = take(tp_feedback_bytes(k, c->op->rank), 0x33);
+    tp_feedback_make(tp_feedback_column_ref, c->args.importance, c->moments, k, c->op->rank,
+                     c->state, &c->fed);
+    check_guard(c->state, tp_feedback_bytes(k, c->op->rank));
+    compare_columns(c);
+}
+
+/* Where the case lies is known only when it is used. */
+static struct tp_args args_of(const struct encode_case *c)
+{
+    struct tp_args args = c->args;
+    args.fed = c->moments ? &c->fed : NULL;
+    return args;
+}
 
 static struct encode_case take_case(const struct tp_op *op, enum tp_dtype dtype,
                                     struct tp_box3 box, const void *values)
@@ -249,7 +298,11 @@ static struct encode_case take_case(const struct tp_op *op, enum tp_dtype dtype,
     for (uint32_t i = 0; i < op->outs; i++) /* constants are not the kernels' */
         if (op->out[i].role == TP_ROLE_WORDS)
             memset(c.reference.data[i], 0xA5, c.reference.bytes[i]);
-    args = c.args;
+    if (tp_op_feeds(op)) {
+        c.moments = any_moments(op, box, c.args.importance);
+        make_fed_case(&c);
+    }
+    args = args_of(&c);
     args.scratch = take(c.scratch, 0x77);
     memcpy(args.out, c.reference.data, sizeof c.reference.data);
     tp_encode_ref(op, &args);
@@ -261,13 +314,15 @@ static struct encode_case take_case(const struct tp_op *op, enum tp_dtype dtype,
 static void free_case(struct encode_case *c)
 {
     free((void *)c->args.importance);
+    free(c->moments);
+    free(c->state);
     free_outputs(&c->reference);
 }
 
 static void compare_encode(const struct tp_encode_row *row, const struct encode_case *c)
 {
     struct outputs o = take_outputs(c->op, c->args.box, 0xA5);
-    struct tp_args args = c->args;
+    struct tp_args args = args_of(c);
     args.scratch = take(c->scratch, 0x77);
     memcpy(args.out, o.data, sizeof o.data);
     row->encode(c->op, &args);
@@ -356,6 +411,8 @@ static void write_case(size_t k, size_t d, const struct encode_case *c)
     write_all(c->args.in[0], box.e * box.n * box.k * tp_dtype_bits(dtypes[d]) / 8);
     if (head.important)
         write_all(c->args.importance, 4 * box.e * box.k);
+    if (c->moments)
+        write_all(c->moments, 4 * box.k * c->op->rank);
     for (uint32_t o = 0; o < c->op->outs; o++)
         write_all(c->reference.data[o], c->reference.bytes[o]);
 }
@@ -380,10 +437,15 @@ static bool read_case(size_t *k, size_t *d, struct encode_case *c)
     if (head.important)
         read_all(importance = (float *)take(4 * head.box.e * head.box.k, 0),
                  4 * head.box.e * head.box.k);
+    if (tp_op_feeds(op))
+        read_all(c->moments = (float *)take(4 * head.box.k * op->rank, 0),
+                 4 * head.box.k * op->rank);
     for (uint32_t o = 0; o < op->outs; o++)
         read_all(c->reference.data[o], c->reference.bytes[o]);
     c->args = (struct tp_args){.box = head.box, .dtype = dtypes[head.dtype], .in = {values},
                                .importance = importance, .global = head.global};
+    if (c->moments)
+        make_fed_case(c);
     return true;
 }
 

@@ -11,6 +11,7 @@
 extern "C" {
 #include "base/num.h"
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cuda_row_functions.h"
 }
 
 #include <stdio.h>
@@ -25,6 +26,9 @@ struct tp_cuda_lane {
     uint32_t *flags, *host_flags;
     float *importance; /* grows with the boxes that need it */
     uint64_t importance_bytes;
+    void *moments; /* what is fed back with: that of one input */
+    uint64_t moments_bytes;
+    struct tp_feedback fed; /* the numbers that lie there */
 };
 
 static enum tp_code fail_cuda(struct tp_err *err, cudaError_t error, const char *what)
@@ -149,6 +153,7 @@ extern "C" void tp_cuda_close(struct tp_cuda_lane *l)
     cudaFree(l->out);
     cudaFree(l->values);
     cudaFree(l->flags);
+    cudaFree(l->moments);
     cudaFree(l->importance);
     cudaFreeHost(l->host_in);
     cudaFreeHost(l->host_out);
@@ -252,6 +257,34 @@ static enum tp_code upload_importance(struct tp_cuda_lane *l, struct tp_args *de
     return error == cudaSuccess ? TP_OK : fail_cuda(err, error, "cannot copy to the GPU");
 }
 
+/* What errors are fed back with, unless it is there already. */
+static enum tp_code upload_moments(struct tp_cuda_lane *l, struct tp_args *device,
+                                   struct tp_err *err)
+{
+    const struct tp_feedback *fed = device->fed;
+    cudaError_t error = cudaSuccess;
+    if (fed == NULL)
+        return TP_OK;
+    device->fed = &l->fed;
+    if (l->fed.serial == fed->serial)
+        return TP_OK;
+    const uint64_t bytes = tp_feedback_size(device->box.k, fed->rank);
+    l->fed.serial = 0;
+    if (bytes > l->moments_bytes) {
+        cudaFree(l->moments);
+        l->moments = NULL;
+        l->moments_bytes = 0;
+        if ((error = cudaMalloc(&l->moments, bytes)) == cudaSuccess)
+            l->moments_bytes = bytes;
+    }
+    if (error == cudaSuccess)
+        error = cudaMemcpyAsync(l->moments, fed->g, bytes, cudaMemcpyHostToDevice, l->stream);
+    if (error != cudaSuccess)
+        return fail_cuda(err, error, "cannot copy to the GPU");
+    l->fed = tp_feedback_at(l->moments, device->box.k, fed->rank, fed->serial);
+    return TP_OK;
+}
+
 static enum tp_code upload_all(struct tp_cuda_lane *l, const struct tp_cuda_call *call,
                                struct tp_args *device, struct tp_err *err)
 {
@@ -304,11 +337,18 @@ static enum tp_code no_row(struct tp_err *err)
     return tp_fail(err, TP_E_UNSUPPORTED, "CUDA is disabled");
 }
 
+/* Errors are fed back behind any of the rows that search. */
+static tp_encode_fn encode_of(const struct tp_op *op, enum tp_dtype dtype)
+{
+    const bool feeds = tp_op_feeds(op) && tp_isa_enabled(TP_ISA_CUDA) && tp_device_can(op);
+    return feeds ? tp_cuda_encode_fed : tp_cuda_encode_find(op, dtype);
+}
+
 static enum tp_code requantize(struct tp_cuda_lane *l, const struct tp_cuda_call *call,
                                struct tp_args *device, struct tp_err *err)
 {
     tp_decode_fn decode = tp_cuda_decode_find(call->from, call->via);
-    tp_encode_fn encode = tp_cuda_encode_find(call->to, call->via);
+    tp_encode_fn encode = encode_of(call->to, call->via);
     struct tp_args values = *device;
     if (decode == NULL || encode == NULL)
         return no_row(err);
@@ -329,7 +369,7 @@ static enum tp_code enqueue(struct tp_cuda_lane *l, const struct tp_cuda_call *c
     if (call->kind == TP_CUDA_REQUANT)
         return requantize(l, call, device, err);
     if (call->kind == TP_CUDA_ENCODE) {
-        tp_encode_fn encode = tp_cuda_encode_find(call->to, device->dtype);
+        tp_encode_fn encode = encode_of(call->to, device->dtype);
         if (encode == NULL)
             return no_row(err);
         encode(call->to, device);
@@ -373,6 +413,8 @@ extern "C" enum tp_code tp_cuda_run(struct tp_cuda_lane *lane, struct tp_cuda_ca
     code = upload_all(lane, call, &device, err);
     if (code == TP_OK)
         code = upload_importance(lane, &device, err);
+    if (code == TP_OK)
+        code = upload_moments(lane, &device, err);
     if (code == TP_OK)
         code = outputs(lane, call, &device, false, err);
     if (code == TP_OK)

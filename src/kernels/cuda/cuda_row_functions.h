@@ -24,6 +24,9 @@ void tp_cuda_repack_any_scales(const struct tp_op *from, const struct tp_op *to,
  * See cuda_search_any.cu. */
 void tp_cuda_search_any(const struct tp_op *op, struct tp_args *args);
 
+/* The same with errors fed back (tp_op_feeds()); see cuda_feedback.cu. */
+void tp_cuda_encode_fed(const struct tp_op *op, struct tp_args *args);
+
 /* Any layout that has tables of bits; see cuda_place.cuh. */
 void tp_cuda_encode_placed(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_repack_placed(const struct tp_op *from, const struct tp_op *to,

@@ -162,7 +162,7 @@ static uint8_t nvfp4_clamped(float scale, float low)
     return tp_e4m3_of(scale);
 }
 
-static float nvfp4_factor(const struct tp_op *op, uint8_t scale, float global)
+float tp_nvfp4_factor(const struct tp_op *op, uint8_t scale, float global)
 {
     if (op->rule == TP_NVFP4_CT)
         return tp_e4m3_value(scale) / global;
@@ -186,7 +186,7 @@ uint8_t tp_nvfp4_block_scale(const struct tp_op *op, uint32_t amax, float global
         float q = a / (6.0f * global);
         sb = nvfp4_clamped(q == 0.0f ? 1.0f : q, 0.001953125f); /* 2^-9 */
     }
-    *factor = nvfp4_factor(op, sb, global);
+    *factor = tp_nvfp4_factor(op, sb, global);
     return sb;
 }
 
@@ -273,7 +273,7 @@ static void mxfp4_codes_of(const struct tp_op *op, const float *values, uint64_t
 static void nvfp4_codes_of(const struct tp_op *op, const float *values, uint64_t count,
                            uint32_t scale, float global, uint8_t *codes)
 {
-    nvfp4_codes(op, values, count, nvfp4_factor(op, (uint8_t)scale, global), codes);
+    nvfp4_codes(op, values, count, tp_nvfp4_factor(op, (uint8_t)scale, global), codes);
 }
 
 static float int4_value(uint8_t code) { return (float)(code - 8); }

@@ -52,6 +52,7 @@ float tp_fp8_block_scale(const struct tp_op *op, uint32_t amax, float *factor);
  * TORCHAO) or divided by. */
 uint8_t tp_nvfp4_block_scale(const struct tp_op *op, uint32_t amax, float global,
                              float *factor);
+float tp_nvfp4_factor(const struct tp_op *op, uint8_t scale, float global);
 
 /* Value of a canonical code before scaling, and of a scale's bits. */
 float tp_codec_code_value(const struct tp_op *op, uint8_t code);

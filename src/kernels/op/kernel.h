@@ -148,6 +148,7 @@ struct tp_op {
     uint8_t search;     /* enum tp_search as asked for; tp_op_search() is what is carried out */
     bool search_signed; /* INT4 with a search: scales may be negative */
     uint8_t importance; /* enum tp_importance; only a search reads it */
+    uint8_t rank;       /* numbers of moments for each column: a search feeds errors back; 0: none */
     uint32_t needs;     /* TP_NEED_... bits beside those that tp_op_needs() finds in what is here */
     uint32_t block_n, block_k; /* block over which one scale is computed */
     uint8_t stretches;  /* of a whole weight: 2 where gate and up are laid out apart, else 0 or 1.
@@ -175,16 +176,22 @@ enum tp_need {
     TP_NEED_E5M3 = 1 << 7,       /* scales of E5M3 */
     TP_NEED_LEAST = 1 << 8,      /* scales that are stored not below a number; of who writes them */
     TP_NEED_NUMBERS = 1 << 9,    /* weights that are stored as numbers */
+    TP_NEED_FEEDBACK = 1 << 10,  /* errors that are fed back; of who encodes */
     /* What another tool may have written, and no GPU decodes. */
     TP_NEED_REFERENCE = TP_NEED_ZEROS | TP_NEED_ORDER,
 };
 uint32_t tp_op_needs(const struct tp_op *op);
+uint32_t tp_encode_needs(const struct tp_op *op); /* TP_NEED_FEEDBACK is of an encode alone */
 
 /* The search that an encode of `op` carries out. NONE where the codec has none (FP8, MXFP8);
  * where group scales are stored (GROUP8) W4A8 stands for MSE too, since their values are what
- * the W4A8 kernel computes. With W4A8 an encode needs whole rows: its boxes have all of K. A
+ * the W4A8 kernel computes. With W4A8, and with errors fed back, an encode needs whole rows: its
+ * boxes have all of K. A
  * searched operation has blocks of one row (block_n = 1). */
 enum tp_search tp_op_search(const struct tp_op *op);
+
+/* Whether an encode of `op` feeds errors back. */
+bool tp_op_feeds(const struct tp_op *op);
 
 /* Index of the first output with that role, or -1. */
 int tp_op_find(const struct tp_op *op, enum tp_role role);
@@ -248,6 +255,9 @@ struct tp_args {
     void *out[TP_MAX_OUT];      /* the operation's outputs, or out[0] = values [E,N,K] */
     const float *importance;    /* encode with TP_IMPORTANCE_FILE: h[E][K] of the box, finite
                                    and >= 0; NULL: as without importance */
+    const struct tp_feedback *fed; /* encode where tp_op_feeds(): its weights stand for
+                                   importance, and the box is of one expert; NULL: nothing is fed
+                                   back */
     float global;               /* encode: the global scale as stored (tp_codec_global() of the
                                    amax), which GLOBAL receives; repack, decode: used only when
                                    the source's GLOBAL is not given. A call has one global

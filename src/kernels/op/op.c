@@ -218,6 +218,16 @@ enum tp_search tp_op_search(const struct tp_op *op)
     return tp_op_has_f16_scales(op) ? TP_SEARCH_NONE : TP_SEARCH_W4A8;
 }
 
+bool tp_op_feeds(const struct tp_op *op)
+{
+    return op->rank && tp_op_search(op) != TP_SEARCH_NONE;
+}
+
+uint32_t tp_encode_needs(const struct tp_op *op)
+{
+    return tp_op_needs(op) | (tp_op_feeds(op) ? TP_NEED_FEEDBACK : 0u);
+}
+
 /* ---- repacking ---------------------------------------------------------- */
 
 /* Every block of `to` lies inside one block of `from`; 0 is the whole extent. */
@@ -322,10 +332,15 @@ uint32_t tp_op_needs(const struct tp_op *op)
 size_t tp_search_scratch(const struct tp_op *op, struct tp_box3 box)
 {
     uint64_t block_k = op->block_k && op->block_k < box.k ? op->block_k : box.k;
+    enum { ROWS = 64 }; /* that errors are fed back in together, at most */
+    const uint64_t groups = tp_ceil_div(box.k, tp_max_u64(block_k, 1));
     if (tp_op_search(op) == TP_SEARCH_NONE)
         return 0;
     /* Integers and roots of a block; for rows values, codes and what is known of groups. */
-    return (size_t)(8 * block_k + 8 * box.k + 64 * tp_ceil_div(box.k, block_k) + 256);
+    size_t bytes = (size_t)(8 * block_k + 8 * box.k + 64 * groups + 256);
+    if (tp_op_feeds(op)) /* values and codes in columns, sums, and of groups as many numbers */
+        bytes += (size_t)(ROWS * (5 * box.k + 4 * op->rank + 41 * groups) + 1024);
+    return bytes;
 }
 
 /* Nibbles are read and written by the byte: the dimension along which two of them
@@ -369,7 +384,7 @@ enum tp_code tp_op_tile(const struct tp_op *op, uint64_t *n, uint64_t *k, struct
 enum tp_code tp_op_granule(const struct tp_op *op, uint64_t *n, uint64_t *k, struct tp_err *err)
 {
     enum tp_code code = tp_op_tile(op, n, k, err);
-    bool whole_rows = tp_op_search(op) == TP_SEARCH_W4A8;
+    bool whole_rows = tp_op_search(op) == TP_SEARCH_W4A8 || tp_op_feeds(op);
     for (uint32_t i = 0; i < op->outs; i++) {
         const struct tp_op_out *out = &op->out[i];
         if (out->layout && out->role != TP_ROLE_GLOBAL)

@@ -9,6 +9,7 @@
  */
 #include "base/num.h"
 #include "kernels/op/codec.h"
+#include "kernels/op/feedback.h"
 #include "kernels/op/floats.h"
 #include "kernels/op/plane.h"
 #include "kernels/op/scalar.h"
@@ -125,6 +126,8 @@ struct block {
 /* The importance of a row's columns from k on. */
 static const float *importance_at(const struct tp_args *args, uint64_t e, uint64_t k)
 {
+    if (args->fed)
+        return args->fed->weight + k;
     return args->importance ? args->importance + e * args->box.k + k : NULL;
 }
 
@@ -246,10 +249,10 @@ static void store_row(const struct tp_op *op, const struct planes *p, const stru
                       uint64_t k, const struct row_scales *row)
 {
     struct block b = *whole;
-    uint64_t groups = tp_ceil_div(k, op->block_k);
+    const uint64_t size = op->block_k ? op->block_k : k, groups = tp_ceil_div(k, size);
     for (uint64_t j = 0; j < groups; j++) {
-        b.k0 = j * op->block_k;
-        b.k1 = tp_min_u64(b.k0 + op->block_k, k);
+        b.k0 = j * size;
+        b.k1 = tp_min_u64(b.k0 + size, k);
         b.codes = whole->codes + b.k0;
         b.scale = row->scale[j];
         row->is_zero[j] = all_zero_codes(b.codes, b.k1 - b.k0);
@@ -259,11 +262,32 @@ static void store_row(const struct tp_op *op, const struct planes *p, const stru
         store_row_scales(op, p, row, groups, b.n0);
 }
 
+/* The scales of a row, and the codes that they give; false: all is finite. */
+static bool search_row(const struct tp_op *op, const struct tp_args *args, const struct block *b,
+                       uint16_t *scales)
+{
+    const uint64_t k = args->box.k, size = op->block_k ? op->block_k : k;
+    bool nonfinite = false;
+    if (tp_op_search(op) == TP_SEARCH_W4A8)
+        return tp_search_row(op, b->values, k, importance_at(args, b->e, 0), b->search, b->codes,
+                             scales);
+    for (uint64_t j = 0; j * size < k; j++) {
+        uint32_t scale;
+        nonfinite |= tp_search_block(op, b->values + j * size, tp_min_u64(size, k - j * size),
+                                     args->global, importance_at(args, b->e, j * size), b->search,
+                                     b->codes + j * size, &scale);
+        scales[j] = (uint16_t)scale;
+        nonfinite |= is_too_large(op, TP_ROLE_SCALE, tp_codec_scale_value(op, scale));
+    }
+    return nonfinite;
+}
+
 static void encode_rows(const struct tp_op *op, struct tp_args *args, struct planes *p,
                         void *scratch)
 {
     const struct tp_box3 box = args->box;
-    struct row_scales row = take_row_scales(&scratch, tp_ceil_div(box.k, op->block_k));
+    struct row_scales row =
+        take_row_scales(&scratch, tp_ceil_div(box.k, op->block_k ? op->block_k : box.k));
     struct block b = take_block(scratch, box.k);
     for (b.e = 0; b.e < box.e; b.e++) {
         enter_expert(p, b.e);
@@ -272,9 +296,10 @@ static void encode_rows(const struct tp_op *op, struct tp_args *args, struct pla
             for (uint64_t k = 0; k < box.k; k++)
                 b.values[k] =
                     tp_load_value(args->in[0], args->dtype, (b.e * box.n + b.n0) * box.k + k);
-            if (tp_search_row(op, b.values, box.k, importance_at(args, b.e, 0), b.search, b.codes,
-                              row.scale))
+            if (search_row(op, args, &b, row.scale))
                 args->flags |= TP_SAW_NONFINITE;
+            if (args->fed)
+                tp_feedback_row(op, args->fed, b.values, box.k, row.scale, args->global, b.codes);
             store_row(op, p, &b, box.k, &row);
         }
     }
@@ -293,7 +318,7 @@ void tp_encode_ref(const struct tp_op *op, struct tp_args *args)
     begin_outputs(&p, args->global);
     if (is_too_large(op, TP_ROLE_GLOBAL, args->global))
         args->flags |= TP_SAW_NONFINITE;
-    if (tp_op_search(op) == TP_SEARCH_W4A8)
+    if (tp_op_search(op) == TP_SEARCH_W4A8 || (tp_op_feeds(op) && args->fed))
         encode_rows(op, args, &p, scratch);
     else
         encode_blocks(op, args, &p, scratch);

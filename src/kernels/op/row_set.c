@@ -29,7 +29,7 @@ static bool heeds_all(uint32_t heeds, uint32_t needs) { return (heeds & needs) =
 bool tp_encode_row_fits(const struct tp_encode_row *row, const struct tp_op *op,
                         enum tp_dtype dtype)
 {
-    const uint32_t needs = tp_op_needs(op);
+    const uint32_t needs = tp_encode_needs(op);
     return row->codec == op->codec && row->dtype == dtype && heeds_all(row->heeds, needs) &&
            place_fits(row->code_place, tp_code_place(op), needs) &&
            place_fits(row->scale_place, tp_scale_place(op), needs) &&
@@ -67,7 +67,7 @@ tp_encode_fn tp_row_set_encode(const struct tp_row_set *set, const struct tp_op 
     for (size_t i = 0; i < set->encodes; i++)
         if (tp_encode_row_fits(&set->encode[i], op, dtype))
             return set->encode[i].encode;
-    return heeds_all(set->any_heeds, tp_op_needs(op)) ? set->any_encode : NULL;
+    return heeds_all(set->any_heeds, tp_encode_needs(op)) ? set->any_encode : NULL;
 }
 
 tp_repack_fn tp_row_set_repack(const struct tp_row_set *set, const struct tp_op *from,
@@ -93,5 +93,13 @@ tp_distance_fn tp_row_sets_distance(const struct tp_row_set *const *sets)
     for (; *sets; sets++)
         if ((*sets)->distance.distance && tp_isa_enabled((*sets)->distance.isa))
             return (*sets)->distance.distance;
+    return NULL;
+}
+
+tp_feedback_column_fn tp_row_sets_feedback(const struct tp_row_set *const *sets)
+{
+    for (; *sets; sets++)
+        if ((*sets)->feedback.column && tp_isa_enabled((*sets)->feedback.isa))
+            return (*sets)->feedback.column;
     return NULL;
 }

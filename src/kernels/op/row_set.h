@@ -5,6 +5,7 @@
 #define TP_KERNELS_ROW_SET_H
 
 #include "kernels/op/distance.h"
+#include "kernels/op/feedback.h"
 #include "kernels/op/kernel.h"
 
 #ifdef __cplusplus
@@ -23,6 +24,7 @@ struct tp_row_set {
     tp_decode_fn any_decode;
     uint32_t any_heeds; /* TP_NEED_... bits */
     struct tp_distance_row distance; /* {0} in most sets: there is one row for each instruction set */
+    struct tp_feedback_column_row feedback; /* the same */
 };
 
 /* The most rows of each kind that one instruction set of the host has. */
@@ -50,6 +52,7 @@ tp_decode_fn tp_row_set_decode(const struct tp_row_set *set, const struct tp_op 
 /* The distances of an instruction set's sets, up to a NULL; NULL when they have none, or it is
  * not enabled on this machine. */
 tp_distance_fn tp_row_sets_distance(const struct tp_row_set *const *sets);
+tp_feedback_column_fn tp_row_sets_feedback(const struct tp_row_set *const *sets); /* the same */
 
 /* What kernels of a device heed: any other operation is the host's alone. */
 enum { TP_DEVICE_HEEDS = TP_NEED_LEAST };

@@ -10,7 +10,7 @@
 #include "kernels/op/search_scalar.h"
 #include "kernels/op/traits.h"
 
-static bool is_live(const struct tp_op *op, uint32_t amax)
+bool tp_search_block_live(const struct tp_op *op, uint32_t amax)
 {
     return tp_search_live(amax) && (!tp_op_has_f16_scales(op) || tp_search_half_live(amax));
 }
@@ -21,7 +21,7 @@ bool tp_search_block(const struct tp_op *op, const float *values, uint64_t count
     struct tp_search_ints ints = {.count = count, .x = scratch, .root = (int32_t *)scratch + count};
     uint32_t amax = tp_amax_bits(values, count);
     bool nonfinite = tp_codec_encode(op, values, count, global, codes, scale);
-    if (!is_live(op, amax))
+    if (!tp_search_block_live(op, amax))
         return nonfinite;
     if (op->codec == TP_CODEC_INT4)
         *scale = tp_search_int4(op, values, amax, importance, &ints);

@@ -10,6 +10,12 @@
 
 #include "kernels/op/kernel.h"
 
+/* Whether a block of that largest magnitude, as bits, is searched at all. */
+bool tp_search_block_live(const struct tp_op *op, uint32_t amax);
+
+/* The rule of the channel scale that a search for the W4A8 kernel is made for. */
+enum tp_channel_rule tp_search_channel_rule(const struct tp_op *op);
+
 /* tp_codec_encode() of one block of an operation whose tp_op_search() is MSE. `importance`
  * has one number for each value, or is NULL; it is used with TP_IMPORTANCE_FILE only.
  * `scratch`: 8 bytes for each value, aligned to 4. */

@@ -64,7 +64,7 @@ static struct row open_row(const struct tp_op *op, const float *values, uint64_t
 }
 
 /* Scales stored without a channel scale are searched for the rules that divide. */
-static enum tp_channel_rule channel_rule(const struct tp_op *op)
+enum tp_channel_rule tp_search_channel_rule(const struct tp_op *op)
 {
     bool stored = tp_op_find(op, TP_ROLE_CHANNEL) >= 0;
     return stored ? (enum tp_channel_rule)op->channel_rule : TP_CHANNEL_CPU;
@@ -74,7 +74,7 @@ static struct channel channel_of(const struct row *row, int r)
 {
     struct channel c;
     c.top = tp_search_w4a8_top(row->amax[row->top], row->op->search_signed, r);
-    float sc = tp_channel_quotient(c.top, channel_rule(row->op));
+    float sc = tp_channel_quotient(c.top, tp_search_channel_rule(row->op));
     c.least = sc == tp_channel_quotient(0, TP_CHANNEL_CPU);
     c.scale = sc * 8.0f;
     c.reciprocal = 1.0f / c.scale;

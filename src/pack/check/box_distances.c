@@ -18,6 +18,7 @@ void tp_box_buffers_free(struct tp_box_buffers *buffers)
     tp_buffer_free(&buffers->plain);
     tp_buffer_free(&buffers->importance);
     tp_buffer_free(&buffers->cut);
+    tp_moments_free(&buffers->moments);
 }
 
 static bool in_hands(const struct tp_observed *seen)
@@ -88,10 +89,11 @@ static enum tp_code take_outputs(const struct tp_op *op, struct tp_box3 size,
 /* Encodes the source's values, and decodes that. The values are those that the run encodes,
  * so that fp32 copies of them give the same scales. */
 static enum tp_code encode_and_decode(const struct tp_op *op, const struct tp_observed *seen,
-                                      const float *importance, struct tp_box_buffers *buffers,
-                                      struct tp_err *err)
+                                      const float *importance, const struct tp_feedback *fed,
+                                      struct tp_box_buffers *buffers, struct tp_err *err)
 {
-    struct tp_args args = {.box = seen->box.size, .dtype = TP_F32, .in = {buffers->source.data}};
+    struct tp_args args = {.box = seen->box.size, .dtype = TP_F32, .in = {buffers->source.data},
+                           .fed = fed};
     enum tp_code code = take_outputs(op, args.box, &buffers->plain, args.out, err);
     if (code || (code = tp_buffer_room(&buffers->scratch, tp_encode_scratch(op, args.box), err)))
         return code;
@@ -109,7 +111,7 @@ static enum tp_code decode_unsearched(const struct tp_unit *unit, const struct t
 {
     struct tp_op op = unit->form->op;
     op.search = TP_SEARCH_NONE;
-    return encode_and_decode(&op, seen, NULL, buffers, err);
+    return encode_and_decode(&op, seen, NULL, NULL, buffers, err);
 }
 
 /* Rows times the square roots of the importance of their columns. */
@@ -218,9 +220,11 @@ enum tp_code tp_box_trial(const struct tp_plan *plan, const struct tp_side *sour
     const struct tp_unit *unit = &plan->units[u];
     struct tp_observed seen = {.unit = u, .box = *box, .dtype = TP_DTYPE_NONE};
     const float *importance;
+    const struct tp_feedback *fed;
     enum tp_code code = source_values(plan, source, &seen, buffers, err);
     if (code ||
-        (code = tp_box_importance(plan, unit, box, &buffers->importance, &importance, err)))
+        (code = tp_box_importance(plan, unit, box, &buffers->importance, &importance, err)) ||
+        (code = tp_box_moments(plan, unit, box, importance, &buffers->moments, &fed, err)))
         return code;
     struct tp_err none = {0};
     if (global_of(unit, &box->size, buffers, &seen.global, &none)) {
@@ -228,7 +232,7 @@ enum tp_code tp_box_trial(const struct tp_plan *plan, const struct tp_side *sour
             *err = none;
         return err->code; /* else the rest of the set has larger values, as far as is known here */
     }
-    if ((code = encode_and_decode(&unit->form->op, &seen, importance, buffers, err)))
+    if ((code = encode_and_decode(&unit->form->op, &seen, importance, fed, buffers, err)))
         return code;
     measure(&seen, buffers, distance);
     return TP_OK;

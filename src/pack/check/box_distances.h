@@ -6,6 +6,7 @@
 #define TP_PACK_BOX_DISTANCES_H
 
 #include "pack/check/values.h"
+#include "pack/run/packed_io.h"
 #include "pack/run/run_options.h"
 
 /* What is measured of a box. Without a search only the first; the weighted ones with a
@@ -19,6 +20,7 @@ struct tp_box_buffers {
     struct tp_box_buffers *next;
     struct tp_value_reader reader;
     struct tp_buffer source, decoded, scratch, plain, importance, cut;
+    struct tp_moments moments;
 };
 void tp_box_buffers_free(struct tp_box_buffers *buffers); /* legal on {0} */
 

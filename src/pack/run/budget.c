@@ -160,6 +160,10 @@ static enum tp_code divide(const struct tp_plan *plan, uint64_t rest, struct tp_
     if (code || !asked || !worst || needed <= run->memory)
         return code;
     tp_err_tensor(err, worst->name);
+    if (tp_op_feeds(&worst->form->op)) { /* whole rows, and what is made of moments */
+        tp_err_path(err, tp_importance_path(plan->importance));
+        tp_err_hint(err, "moments of a lower rank need less memory");
+    }
     return tp_os_fail_limit(err);
 }
 

@@ -37,6 +37,7 @@ void tp_lane_close(struct tp_lane *lane)
     tp_buffer_free(&lane->cropped);
     tp_buffer_free(&lane->importance);
     tp_buffer_free(&lane->marks);
+    tp_moments_free(&lane->moments);
 }
 
 /* A box as its packed source sees it: rows of one view, widened to what can be
@@ -471,7 +472,8 @@ static enum tp_code convert(struct tp_lane *lane, const struct tp_unit *unit,
 {
     enum tp_code code = tp_box_importance(lane->plan, unit, box, &lane->importance,
                                           &args->importance, &lane->err);
-    if (code)
+    if (code || (code = tp_box_moments(lane->plan, unit, box, args->importance, &lane->moments,
+                                       &args->fed, &lane->err)))
         return code;
     code = is_plain(lane, unit) ? convert_values(lane, unit, box, args)
                                 : convert_from_packed(lane, unit, box, args);

@@ -14,6 +14,7 @@ struct tp_lane {
     struct tp_compute compute;
     struct tp_ops_at ops; /* of the plan's operations, at the sizes of boxes and of wholes */
     struct tp_buffer piece, cropped, importance, marks;
+    struct tp_moments moments;
     struct tp_err err;
 };
 

@@ -277,3 +277,33 @@ enum tp_code tp_box_importance(const struct tp_plan *plan, const struct tp_unit 
     *importance = numbers;
     return code;
 }
+
+enum tp_code tp_box_moments(const struct tp_plan *plan, const struct tp_unit *unit,
+                            const struct tp_box *box, const float *importance,
+                            struct tp_moments *moments, const struct tp_feedback **fed,
+                            struct tp_err *err)
+{
+    const uint64_t k = unit->form->box.k;
+    *fed = NULL;
+    if (!importance || !tp_op_feeds(&unit->form->op))
+        return TP_OK;
+    const struct tp_importance_ref of = unit->importance[box->e];
+    *fed = &moments->fed;
+    if (moments->fed.rank && memcmp(&of, &moments->of, sizeof of) == 0)
+        return TP_OK;
+    moments->fed.rank = 0;
+    enum tp_code code = tp_buffer_room(&moments->read, k * of.rank * sizeof(float), err);
+    if (code || (code = tp_buffer_room(&moments->state, tp_feedback_bytes(k, of.rank), err)) ||
+        (code = tp_moments_read(plan->importance, of, k, moments->read.data, err)))
+        return code;
+    moments->of = of;
+    tp_feedback_make(tp_feedback_column_find(), importance, moments->read.data, k, of.rank,
+                     moments->state.data, &moments->fed);
+    return TP_OK;
+}
+
+void tp_moments_free(struct tp_moments *moments)
+{
+    tp_buffer_free(&moments->read);
+    tp_buffer_free(&moments->state);
+}

@@ -4,6 +4,7 @@
 #ifndef TP_PACK_PACKED_IO_H
 #define TP_PACK_PACKED_IO_H
 
+#include "kernels/op/feedback.h"
 #include "kernels/op/op_at.h"
 #include "pack/os/buffer.h"
 #include "pack/plan/cut/box.h"
@@ -51,5 +52,19 @@ enum tp_code tp_values_write(const struct tp_unit *unit,
 enum tp_code tp_box_importance(const struct tp_plan *plan, const struct tp_unit *unit,
                                const struct tp_box *box, struct tp_buffer *buffer,
                                const float **importance, struct tp_err *err);
+
+/* What is made of the moments of the expert that a lane works on; {0} at first. */
+struct tp_moments {
+    struct tp_buffer read, state;
+    struct tp_importance_ref of;
+    struct tp_feedback fed;
+};
+/* Of a box of one expert whose importance is given: in *fed, or NULL for a unit that nothing is
+ * fed back in. */
+enum tp_code tp_box_moments(const struct tp_plan *plan, const struct tp_unit *unit,
+                            const struct tp_box *box, const float *importance,
+                            struct tp_moments *moments, const struct tp_feedback **fed,
+                            struct tp_err *err);
+void tp_moments_free(struct tp_moments *moments);
 
 #endif

@@ -2,6 +2,7 @@
 #include "pack/source/importance.h"
 
 #include "base/num.h"
+#include "kernels/op/plane.h"
 #include "pack/os/os.h"
 #include "pack/source/importance_files.h"
 #include "pack/source/importance_names.h"
@@ -98,7 +99,7 @@ void tp_importance_claim(struct tp_importance_file *file, const char *weight)
 enum tp_code tp_importance_all_claimed(const struct tp_importance_file *file, struct tp_err *err)
 {
     for (size_t i = 0; i < file->count; i++)
-        if (!file->entries[i].claimed) {
+        if (!file->entries[i].claimed && !file->entries[i].rank) {
             tp_err_path(err, file->path);
             tp_err_tensor(err, file->entries[i].name);
             tp_err_hint(err, "make the file with this model, or leave out what is not of it");
@@ -108,13 +109,38 @@ enum tp_code tp_importance_all_claimed(const struct tp_importance_file *file, st
     return TP_OK;
 }
 
+/* The moments beside the importance that was found, of all experts or of `row`; experts = 0: it may
+ * be one of any number of them. */
+static enum tp_code find_moments(const struct tp_importance_file *file, const char *weight,
+                                 uint64_t row, uint64_t experts, uint64_t k,
+                                 struct tp_importance_ref *ref, struct tp_err *err)
+{
+    const size_t at = file->entries[ref->entry].moments;
+    if (!at)
+        return TP_OK;
+    const struct tp_importance_entry *moments = &file->entries[at - 1];
+    const uint64_t rows = moments->count / tp_max_u64(k * moments->rank, 1);
+    ref->rank = moments->rank;
+    ref->moments_row = rows == 1 ? 0 : row;
+    if (moments->columns == k && (rows == 1 || (experts ? rows == experts : row < rows)))
+        return TP_OK;
+    tp_err_path(err, file->path);
+    tp_err_tensor(err, moments->name);
+    tp_err_hint(err, "make the file of importance with this model");
+    if (moments->columns != k)
+        return tp_fail(err, TP_E_INPUT, "its moments are of %llu columns, and %.200s has %llu",
+                       (unsigned long long)moments->columns, weight, (unsigned long long)k);
+    return tp_fail(err, TP_E_INPUT, "its moments are of %llu experts, which do not fit %.200s",
+                   (unsigned long long)rows, weight);
+}
+
 enum tp_code tp_importance_find(const struct tp_importance_file *file, const char *weight,
                                 uint64_t expert, uint64_t experts, uint64_t k,
                                 struct tp_importance_ref *ref, struct tp_err *err)
 {
     struct tp_importance_name name;
     int64_t entry = -1;
-    *ref = (struct tp_importance_ref){TP_NO_IMPORTANCE, 0};
+    *ref = (struct tp_importance_ref){.entry = TP_NO_IMPORTANCE};
     for (uint32_t i = 0; entry < 0 && tp_importance_name(weight, i, &name); i++)
         entry = name.known_only ? -1 : entry_of(file, name.text);
     if (entry < 0)
@@ -124,11 +150,11 @@ enum tp_code tp_importance_find(const struct tp_importance_file *file, const cha
     bool one_weight = experts == 1 && name.expert >= 0; /* of the experts that an entry stacks */
     if (one_weight)
         row = (uint64_t)name.expert;
-    *ref = (struct tp_importance_ref){(uint32_t)entry, count == k ? 0 : row};
+    *ref = (struct tp_importance_ref){.entry = (uint32_t)entry, .row = count == k ? 0 : row};
     bool other = columns && columns != k; /* the same count in another shape means others */
     if (!other && (count == k ||
                    (count % k == 0 && (one_weight ? row < count / k : count / k == experts))))
-        return TP_OK;
+        return find_moments(file, weight, row, one_weight ? 0 : experts, k, ref, err);
     tp_err_path(err, file->path);
     tp_err_tensor(err, file->entries[entry].name);
     tp_err_hint(err, "make the file of importance with this model");
@@ -146,11 +172,12 @@ static enum tp_code fail_number(const struct tp_importance_file *file,
                                 const struct tp_importance_entry *entry, uint64_t at, float value,
                                 struct tp_err *err)
 {
+    const char *what = entry->rank ? "moments are finite" : "importance is finite and not negative";
     tp_err_path(err, file->path);
     tp_err_tensor(err, entry->name);
     tp_err_hint(err, "make the file of importance again");
-    return tp_fail(err, TP_E_INPUT, "its number %llu is %g: importance is finite and not negative",
-                   (unsigned long long)at, (double)value);
+    return tp_fail(err, TP_E_INPUT, "its number %llu is %g: %s", (unsigned long long)at,
+                   (double)value, what);
 }
 
 /* What the numbers of a row are to be divided by; 0: it was never used, and has none. */
@@ -191,6 +218,27 @@ enum tp_code tp_importance_read(const struct tp_importance_file *file, struct tp
         float value = divisor > 0 ? to[i] / divisor : 0;
         if (!isfinite(to[i]) || !isfinite(value) || to[i] < 0)
             code = fail_number(file, entry, begin + i, isfinite(to[i]) ? to[i] : value, err);
+        to[i] = value;
+    }
+    return code;
+}
+
+const char *tp_importance_path(const struct tp_importance_file *file) { return file->path; }
+
+enum tp_code tp_moments_read(const struct tp_importance_file *file, struct tp_importance_ref ref,
+                             uint64_t k, float *to, struct tp_err *err)
+{
+    const struct tp_importance_entry *entry =
+        &file->entries[file->entries[ref.entry].moments - 1];
+    const uint64_t count = k * ref.rank, first = ref.moments_row * count;
+    const uint64_t width = entry->half ? sizeof(uint16_t) : sizeof(float);
+    uint8_t *from = (uint8_t *)to + count * (sizeof *to - width); /* bf16 is widened in place */
+    enum tp_code code = tp_os_read(file->fd, from, count * width, entry->offset + first * width,
+                                   file->path, err);
+    for (uint64_t i = 0; i < count && code == TP_OK; i++) {
+        const float value = tp_load_value(from, entry->half ? TP_BF16 : TP_F32, i);
+        if (!isfinite(value))
+            code = fail_number(file, entry, first + i, value, err);
         to[i] = value;
     }
     return code;

@@ -3,7 +3,7 @@
  *
  * Three kinds are read: safetensors, and llama.cpp's imatrix as GGUF and in its older form.
  * A file is opened once; its names and places are kept, numbers are read when they are asked
- * for, and each is checked every time: finite and not negative.
+ * for, and each is checked every time: finite and, but of moments, not negative.
  */
 #ifndef TP_PACK_IMPORTANCE_H
 #define TP_PACK_IMPORTANCE_H
@@ -19,7 +19,8 @@ struct tp_importance_file;
 /* Where the K numbers of one expert of a weight are. */
 struct tp_importance_ref {
     uint32_t entry; /* TP_NO_IMPORTANCE: nowhere */
-    uint64_t row;
+    uint32_t rank;  /* of the moments beside them: K times so many numbers, or none */
+    uint64_t row, moments_row;
 };
 #define TP_NO_IMPORTANCE UINT32_MAX
 
@@ -45,5 +46,11 @@ enum tp_code tp_importance_find(const struct tp_importance_file *file, const cha
 enum tp_code tp_importance_read(const struct tp_importance_file *file, struct tp_importance_ref ref,
                                 uint64_t k, uint64_t first, uint64_t count, float *to,
                                 struct tp_err *err);
+
+const char *tp_importance_path(const struct tp_importance_file *file);
+
+/* The moments v[K][ref.rank] beside them, ref.rank > 0. */
+enum tp_code tp_moments_read(const struct tp_importance_file *file, struct tp_importance_ref ref,
+                             uint64_t k, float *to, struct tp_err *err);
 
 #endif

@@ -21,7 +21,7 @@ enum tp_code tp_importance_add(struct tp_importance_file *file, const char *name
     file->entries[file->count] = *entry;
     file->entries[file->count++].name = own;
     tp_err_tensor(err, own);
-    if (entry->count == 0 || !tp_mul_u64(&bytes, entry->count, sizeof(float)) ||
+    if (entry->count == 0 || !tp_mul_u64(&bytes, entry->count, entry->half ? 2 : sizeof(float)) ||
         !tp_add_u64(&end, entry->offset, bytes) || end > file->size)
         return tp_fail(err, TP_E_INPUT, "its %llu numbers are not all in the file, which is "
                        "truncated or damaged", (unsigned long long)entry->count);

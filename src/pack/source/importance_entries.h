@@ -11,13 +11,16 @@
 /* One tensor of the file. */
 struct tp_importance_entry {
     char *name;      /* without ".weight" */
-    uint64_t offset; /* of its numbers, fp32 */
+    uint64_t offset; /* of its numbers, fp32 or `half` as wide, bf16 */
+    bool half;
     uint64_t count;
     uint64_t columns; /* of a row, as the file says; 0: it does not */
     uint64_t counts; /* where fp32 divisors stand, one for each row, or 0 */
     uint64_t rows;   /* of the divisors */
     float divisor;   /* of all its numbers: 1, or that of the older imatrix */
     bool claimed;
+    uint32_t rank;   /* of moments, "NAME.v": numbers for each column; 0: it is importance */
+    size_t moments;  /* of importance: 1 + the entry of the moments beside it, or 0 */
 };
 
 struct tp_importance_file {

@@ -6,6 +6,7 @@
 #include "pack/source/importance_files.h"
 
 #include "base/num.h"
+#include "kernels/op/feedback.h"
 #include "pack/file/safetensors.h"
 #include "pack/os/os.h"
 #include "pack/source/importance_names.h"
@@ -15,9 +16,61 @@
 
 /* ---- safetensors ------------------------------------------------------------------ */
 
+/* Bytes of the name of the weight that "NAME.v" is of, if it is; the importance of a weight that is
+ * called so has one dimension. */
+static size_t moments_of(const struct tp_st_tensor *tensor)
+{
+    size_t size = strlen(tensor->name);
+    if (tensor->rank < 2 || size < 3 || memcmp(tensor->name + size - 2, ".v", 2) != 0)
+        return 0;
+    size -= 2;
+    return size > 7 && memcmp(tensor->name + size - 7, ".weight", 7) == 0 ? size - 7 : size;
+}
+
+static enum tp_code add_moments(struct tp_importance_file *file, const struct tp_st_header *header,
+                                const struct tp_st_tensor *tensor, struct tp_err *err)
+{
+    const bool half = tensor->dtype == TP_BF16, known = half || tensor->dtype == TP_F32;
+    const uint64_t rank = tensor->shape[tensor->rank - 1];
+    const struct tp_importance_entry entry = {
+        .offset = header->data_start + tensor->begin, .half = half, .rank = (uint32_t)rank,
+        .count = (tensor->end - tensor->begin) / (half ? 2 : sizeof(float)),
+        .columns = tensor->shape[tensor->rank - 2]};
+    if (known && tensor->rank <= 3 && rank >= 1 && rank <= TP_FEEDBACK_RANK) {
+        char *name = tp_os_join(err, tensor->name, moments_of(tensor), ".v");
+        enum tp_code code = name ? tp_importance_add(file, name, strlen(name), &entry, err)
+                                 : TP_E_MEMORY;
+        free(name);
+        return code;
+    }
+    tp_err_tensor(err, tensor->name);
+    return tp_fail(err, TP_E_INPUT, "it is %s of %u dimensions, the last of %llu: moments are F32 "
+                   "or BF16, [K,r] or [E,K,r], r from 1 to %d", tp_dtype_name(tensor->dtype),
+                   tensor->rank, (unsigned long long)rank, TP_FEEDBACK_RANK);
+}
+
+/* Each belongs to the importance whose name it has. */
+static enum tp_code find_moments(struct tp_importance_file *file, struct tp_err *err)
+{
+    for (size_t i = 0; i < file->count; i++) {
+        const char *name = file->entries[i].name;
+        int64_t of = file->entries[i].rank ? tp_names_find(&file->names, name, strlen(name) - 2)
+                                           : (int64_t)i;
+        if (of < 0) {
+            tp_err_tensor(err, name);
+            return tp_fail(err, TP_E_INPUT, "these moments have no importance beside them");
+        }
+        if (file->entries[i].rank)
+            file->entries[of].moments = i + 1;
+    }
+    return TP_OK;
+}
+
 static enum tp_code add_tensor(struct tp_importance_file *file, const struct tp_st_header *header,
                                const struct tp_st_tensor *tensor, struct tp_err *err)
 {
+    if (moments_of(tensor))
+        return add_moments(file, header, tensor, err);
     struct tp_importance_entry entry = {.offset = header->data_start + tensor->begin,
                                         .count = (tensor->end - tensor->begin) / sizeof(float),
                                         .divisor = 1};
@@ -47,7 +100,7 @@ enum tp_code tp_importance_safetensors(struct tp_importance_file *file, struct t
     for (size_t i = 0; i < header.count && code == TP_OK; i++)
         code = add_tensor(file, &header, &header.tensors[i], err);
     tp_st_close(&header);
-    return code;
+    return code ? code : find_moments(file, err);
 }
 
 /* ---- reading on ------------------------------------------------------------------- */

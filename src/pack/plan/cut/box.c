@@ -32,6 +32,7 @@
 #include "pack/plan/cut/box.h"
 
 #include "base/num.h"
+#include "kernels/op/feedback.h"
 #include "kernels/op/recast.h"
 
 #include <string.h>
@@ -208,10 +209,12 @@ static uint64_t strip_bytes(struct tp_box3 size)
 /* What rows of the kernels touch of tp_encode_scratch(), which is room for all of them. */
 static uint64_t scratch_bytes(const struct tp_op *op, struct tp_box3 size)
 {
+    uint64_t fed = tp_op_feeds(op) ? tp_feedback_bytes(size.k, op->rank) + /* and the moments */
+                                         size.k * op->rank * sizeof(float) : 0;
     if (tp_op_search(op) == TP_SEARCH_W4A8)
-        return strip_bytes(size) + tp_search_scratch(op, size);
+        return strip_bytes(size) + tp_search_scratch(op, size) + fed;
     return 32 * (size.n + size.k) + tp_min_u64(size.n, 128) * (2 * size.k + 256) +
-           tp_search_scratch(op, size);
+           tp_search_scratch(op, size) + fed;
 }
 
 /* How far behind the begin of a granule of its packed source view v begins, and each of its boxes
@@ -464,7 +467,7 @@ enum tp_code tp_unit_boxes(const struct tp_plan *plan, const struct tp_unit *uni
     grid->e_step = 1;
     bool global = unit->form->format && tp_op_find(&unit->form->op, TP_ROLE_GLOBAL) >= 0;
     if (grid->expert_boxes == 1 && !packed && !global && !unit->form->gathers &&
-        !grid->piece) /* a call has one global scale */
+        !tp_op_feeds(&unit->form->op) && !grid->piece) /* a call has one global scale */
         grid->e_step = tp_min_u64(tp_max_u64(wish->target / tp_max_u64(expert_bytes, 1), 1),
                                   unit->form->box.e);
     grid->count = tp_ceil_div(unit->form->box.e, grid->e_step) * grid->expert_boxes;
@@ -495,7 +498,7 @@ bool tp_same_boxes(const struct tp_plan *plan, const struct tp_unit *a, const st
            x->form->format == y->form->format &&
            x->form->transposed == y->form->transposed &&
            memcmp(&a->form->settings, &b->form->settings, sizeof a->form->settings) == 0 &&
-           a->form->op.search == b->form->op.search &&
+           a->form->op.search == b->form->op.search && a->form->op.rank == b->form->op.rank &&
            memcmp(&x->form->box, &y->form->box, sizeof x->form->box) == 0 &&
            a->form->views_per_expert == b->form->views_per_expert &&
            memcmp(a->form->view_rows, b->form->view_rows, sizeof a->form->view_rows) == 0 &&

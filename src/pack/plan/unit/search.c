@@ -63,22 +63,48 @@ static enum tp_code find_all(struct tp_builder *b, struct tp_unit *unit, bool *f
                                   alone ? 1 : weight->form->box.e, unit->form->box.k,
                                   &unit->importance[e], b->err);
         *found |= unit->importance[e].entry != TP_NO_IMPORTANCE;
+        if (code == TP_OK && unit->importance[e].rank != unit->importance[0].rank) {
+            tp_err_tensor(b->err, name);
+            tp_err_hint(b->err, "give all experts moments of one rank, or the layer");
+            tp_err_path(b->err, tp_importance_path(b->request->importance));
+            code = tp_fail(b->err, TP_E_INPUT, "it has moments of rank %u, and expert 0 of rank "
+                           "%u", unit->importance[e].rank, unit->importance[0].rank);
+        }
         free(name);
     }
+    return code;
+}
+
+/* The hash of the moments of each expert, 16 bytes. */
+static enum tp_code hash_moments(struct tp_builder *b, const struct tp_unit *unit, uint8_t *hashes)
+{
+    const uint64_t k = unit->form->box.k, count = k * unit->importance[0].rank;
+    float *moments = tp_os_zalloc(count, sizeof *moments, b->err);
+    enum tp_code code = moments ? TP_OK : TP_E_MEMORY;
+    for (uint64_t e = 0; e < unit->form->box.e && code == TP_OK; e++) {
+        code = tp_moments_read(b->request->importance, unit->importance[e], k, moments, b->err);
+        tp_hash(moments, count * sizeof *moments, hashes + e * TP_HASH_BYTES);
+    }
+    free(moments);
     return code;
 }
 
 /* Reads and checks all numbers of the unit: their hash is part of its descriptor. */
 static enum tp_code hash_all(struct tp_builder *b, struct tp_unit *unit)
 {
-    uint64_t k = unit->form->box.k;
-    float *numbers = tp_os_zalloc(unit->form->box.e * k, sizeof *numbers, b->err);
+    uint64_t k = unit->form->box.k, experts = unit->form->box.e;
+    const bool moments = unit->importance[0].rank != 0;
+    float *numbers = tp_os_zalloc(experts, k * sizeof *numbers + TP_HASH_BYTES, b->err);
+    uint8_t *end = (uint8_t *)(numbers + experts * k);
     enum tp_code code = numbers ? TP_OK : TP_E_MEMORY;
-    for (uint64_t e = 0; e < unit->form->box.e && code == TP_OK; e++)
+    for (uint64_t e = 0; e < experts && code == TP_OK; e++)
         code = tp_importance_read(b->request->importance, unit->importance[e], k, 0, k,
                                   numbers + e * k, b->err);
+    if (code == TP_OK && moments)
+        code = hash_moments(b, unit, end);
     if (code == TP_OK)
-        tp_hash(numbers, unit->form->box.e * k * sizeof *numbers, unit->form->search.hash);
+        tp_hash(numbers, experts * (k * sizeof *numbers + (moments ? TP_HASH_BYTES : 0)),
+                unit->form->search.hash);
     free(numbers);
     return code;
 }
@@ -87,8 +113,10 @@ static enum tp_code from_file(struct tp_builder *b, struct tp_unit *unit)
 {
     bool found;
     enum tp_code code = find_all(b, unit, &found);
-    if (code == TP_OK && found)
+    if (code == TP_OK && found) {
+        unit->form->op.rank = (uint8_t)unit->importance[0].rank;
         return hash_all(b, unit);
+    }
     free(unit->importance);
     unit->importance = NULL;
     unit->form->search.importance = TP_IMPORTANCE_NONE;
