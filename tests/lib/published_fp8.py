@@ -410,7 +410,7 @@ ROWS = (
     Row("blocks-32-e8m0", other_blocks, ["mxfp8-ct"], block=(32, 32), dtype="F8_E8M0",
         suffix=".scale"),
     Row("deepseek-v4", deepseek_v4, [
-        deepseek_v4_experts("mxfp4-marlin"), deepseek_v4_experts("mxfp4-marlin", "fp8-marlin"),
+        deepseek_v4_experts("mxfp4-marlin"),
         deepseek_v4_experts("mxfp4-trtllm", "fp8-trtllm"),
         deepseek_v4_experts("mxfp4-megamoe", "fp8-deepgemm-sm100")]),
     Row("deepseek-v4-f4", deepseek_v4, [deepseek_v4_experts("mxfp4-marlin")], dtype="F4"),
@@ -452,7 +452,6 @@ ROWS = (
     Row("comfy-scaled-conv", comfy_scaled, [], conv=True),
     Row("fp8-cast", fp8_cast, ["fp8-tensor-ct"]),
     Row("fp8-cast-e5m2", fp8_cast, [], codes="F8_E5M2"),
-    Row("fp8-cast-all", fp8_cast, [], everything=True),
     Row("comfy-fp8", comfy_fp8, ["fp8-tensor-ct"]),
     Row("comfy-fp8-metadata", comfy_fp8, ["fp8-tensor-ct"], markers=False, described=True),
     Row("comfy-fp8-both", comfy_fp8, ["fp8-tensor-ct"], described=True),

@@ -13,6 +13,7 @@
 #include "pack/model/model_names.h"
 #include "pack/plan/file/kept_list.h"
 #include "pack/os/os.h"
+#include "pack/quantizer/quantizer.h"
 #include "pack/source/source_config.h"
 
 #include <ctype.h>
@@ -383,11 +384,31 @@ enum tp_code tp_config_dispensable(const struct tp_plan *plan, struct tp_err *er
     return TP_OK;
 }
 
+/* Whether a file beside config.json has that key; one that cannot be read may have it. */
+static bool has_key(const struct tp_checkpoint *ckpt, const char *name, const char *key)
+{
+    struct tp_err none = {0};
+    json_error_t where;
+    char *path = tp_os_format(&none, "%s/%s", ckpt->path, name), *text = NULL;
+    size_t size = 0;
+    json_t *file = NULL;
+    if (path && tp_os_slurp(path, TP_CONFIG_MAX_BYTES, &text, &size, &none) == TP_OK)
+        file = tp_json_load(text, size, &where);
+    bool has = !file || json_object_get(file, key);
+    json_decref(file);
+    free(path);
+    free(text);
+    return has;
+}
+
 bool tp_config_leaves_out(const struct tp_plan *plan, const char *name)
 {
-    static const char *const names[] = {"hf_quant_config.json", "quantize_config.json",
-                                        "quant_config.json"};
-    return tp_word_of(name, names, TP_COUNT(names)) >= 0 && changes(plan);
+    size_t count;
+    const struct tp_quantizer *const *all = changes(plan) ? tp_quantizers(&count) : NULL;
+    for (size_t q = 0; all && q < count; q++)
+        if (all[q]->file && strcmp(all[q]->file, name) == 0)
+            return !all[q]->file_key || has_key(plan->ckpt, name, all[q]->file_key);
+    return false;
 }
 
 /* Appends config.json without the quantization_config inside of text_config, which
