@@ -60,7 +60,7 @@ static bool is_safe(const char *path)
         struct stat st;
         *strrchr(above, '/') = 0;
         safe = tp_os.lstat(above, &st) == 0 && S_ISDIR(st.st_mode) &&
-               st.st_uid == tp_os.geteuid() && !(st.st_mode & (S_IWGRP | S_IWOTH));
+               st.st_uid == geteuid() && !(st.st_mode & (S_IWGRP | S_IWOTH));
     }
     free(above);
     return safe;
