@@ -174,17 +174,17 @@ static enum tp_code run_sets(const struct fp8_kernel *kernel,
                              gpu_address groups, const struct fp8_times *times,
                              struct tp_err *err)
 {
-    void *room = NULL;
+    void *storage = NULL;
     size_t size = count * sizeof(struct fp8_arguments);
-    if (!(room = tp_os.aligned_alloc(64, tp_round_up(size, 64))))
+    if (!(storage = tp_os.aligned_alloc(64, tp_round_up(size, 64))))
         return tp_fail(err, TP_E_MEMORY, "out of memory for the kernel's arguments");
-    struct fp8_arguments *arguments = room;
+    struct fp8_arguments *arguments = storage;
     enum tp_code code = make_arguments(kernel, sets, count, groups, arguments, err);
     if (code == TP_OK && (code = fp8_launch(kernel, arguments, NULL, err)) == TP_OK)
         code = gpu_check(gpu.synchronize(), "the kernel failed", err);
     if (code == TP_OK && times->rounds)
         code = measure(kernel, arguments, count, times, err);
-    free(room);
+    free(storage);
     return code;
 }
 

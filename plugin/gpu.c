@@ -4,7 +4,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
-enum { LEAST_VERSION = 12000 /* that knows Hopper's tensor maps; 12.x loads code of any 12.y */ };
+enum { MIN_VERSION = 12000 /* that knows Hopper's tensor maps; 12.x loads code of any 12.y */ };
 
 struct gpu gpu;
 
@@ -19,11 +19,11 @@ static enum tp_code check_version(void *driver, struct tp_err *err)
     int (*get)(int *) = NULL, version = 0;
     void *symbol = dlsym(driver, "cuDriverGetVersion");
     memcpy(&get, &symbol, sizeof get);
-    if (!get || get(&version) || version >= LEAST_VERSION)
+    if (!get || get(&version) || version >= MIN_VERSION)
         return TP_OK;
     return tp_fail(err, TP_E_MEMORY, "the NVIDIA driver is of CUDA %d.%d, and Hopper's kernels "
                    "need one of %d.%d or later", version / 1000, version % 1000 / 10,
-                   LEAST_VERSION / 1000, LEAST_VERSION % 1000 / 10);
+                   MIN_VERSION / 1000, MIN_VERSION % 1000 / 10);
 }
 
 enum tp_code gpu_load(struct tp_err *err)

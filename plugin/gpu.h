@@ -26,7 +26,7 @@ struct gpu_attribute {
     int id, pad;
     union {
         unsigned cluster[3];
-        char room[64];
+        char storage[64];
     };
 };
 

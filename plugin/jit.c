@@ -12,9 +12,9 @@
 #include <string.h>
 
 enum {
-    LEAST_MAJOR = 12, /* that knows what Hopper's kernels say */
-    LEAST_MINOR = 3,
-    MOST_MAJOR = 19, /* that is looked for */
+    MIN_MAJOR = 12, /* that knows what Hopper's kernels say */
+    MIN_MINOR = 3,
+    MAX_MAJOR = 19, /* that is looked for */
 };
 
 #define CALLS(CALL) \
@@ -45,11 +45,11 @@ static const struct {
 } calls[] = {CALLS(ROW)};
 
 /* The newest of these majors that the system has. */
-static void *open_newest(int most, int least)
+static void *open_newest(int max, int min)
 {
     void *library = NULL;
     char name[32];
-    for (int major = most; !library && major >= least; major--) {
+    for (int major = max; !library && major >= min; major--) {
         snprintf(name, sizeof name, "libnvrtc.so.%d", major);
         library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     }
@@ -62,15 +62,15 @@ static void *open_library(void)
 {
     const char *given = getenv("TILEPACK_NVRTC");
     int driver = gpu_version() / 1000;
-    int most = driver && driver < MOST_MAJOR ? driver : MOST_MAJOR;
+    int max = driver && driver < MAX_MAJOR ? driver : MAX_MAJOR;
     if (given && *given)
         return dlopen(given, RTLD_NOW | RTLD_LOCAL);
-    void *library = open_newest(most, LEAST_MAJOR);
+    void *library = open_newest(max, MIN_MAJOR);
     if (!library)
         library = dlopen("libnvrtc.so", RTLD_NOW | RTLD_LOCAL);
     if (!library)
         library = dlopen("/usr/local/cuda/lib64/libnvrtc.so", RTLD_NOW | RTLD_LOCAL);
-    return library ? library : open_newest(MOST_MAJOR, most + 1);
+    return library ? library : open_newest(MAX_MAJOR, max + 1);
 }
 
 static enum tp_code find_calls(void *library, struct nvrtc *found, struct tp_err *err)
@@ -100,9 +100,9 @@ static enum tp_code load(struct tp_err *err)
     enum tp_code code = find_calls(library, &found, err);
     if (code)
         return code;
-    if (found.major < LEAST_MAJOR || (found.major == LEAST_MAJOR && found.minor < LEAST_MINOR))
+    if (found.major < MIN_MAJOR || (found.major == MIN_MAJOR && found.minor < MIN_MINOR))
         return tp_fail(err, TP_E_UNSUPPORTED, "NVRTC is of CUDA %d.%d, and the kernel needs %d.%d "
-                       "or later", found.major, found.minor, LEAST_MAJOR, LEAST_MINOR);
+                       "or later", found.major, found.minor, MIN_MAJOR, MIN_MINOR);
     err->hint[0] = 0;
     nvrtc = found;
     return TP_OK;

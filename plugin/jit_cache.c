@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST = 64 << 20 /* bytes of a file that is looked at */ };
+enum { MAX_BYTES = 64 << 20 /* bytes of a file that is looked at */ };
 
 static const char *value_of(const char *name)
 {
@@ -80,7 +80,7 @@ bool jit_cache_read(const char *const *parts, char **data, size_t *size)
     struct tp_err err = {0};
     char *path = path_of(parts, &err);
     *data = NULL;
-    bool found = path && is_safe(path) && tp_os_slurp(path, MOST, data, size, &err) == TP_OK &&
+    bool found = path && is_safe(path) && tp_os_slurp(path, MAX_BYTES, data, size, &err) == TP_OK &&
                  is_whole(*data, *size);
     free(path);
     if (!found) {

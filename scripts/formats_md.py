@@ -75,7 +75,7 @@ def table(head, rows):
 
 
 PARTS = {"gated": "Of gate and up, S = 2 stretches",
-         "up": "Of the first matrix of experts without a gate, or with rows in turn",
+         "up": "Of the first matrix of experts without a gate, or with interleaved rows",
          "down": "Of the last matrix of experts",
          "down_ungated": "Of the last matrix of experts without a gate",
          "wide": "Of a matrix, where it then takes less room",

@@ -49,7 +49,7 @@ def facts(model):
         if "kept" in stack:
             yield f"kept: `{stack['name']}`: {stack['kept']}"
         elif "layout" in stack:
-            rows = ", rows of gate and up alternate" if "rows" in stack else ""
+            rows = ", rows of gate and up interleaved" if "rows" in stack else ""
             yield f"stacks: `{stack['name']}` is [{','.join(stack['layout'].upper())}]{rows}"
     for fused in model.get("fused", []):
         yield f"one matrix in engines: {', '.join(f'`{p}`' for p in fused['parts'])}"

@@ -30,7 +30,7 @@ static bool is_unsafe(uint32_t point)
 
 size_t tp_escape_decode(const char *text, size_t size, uint32_t *point)
 {
-    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
+    static const uint32_t min[5] = {0, 0, 0x80, 0x800, 0x10000};
     unsigned char c = (unsigned char)*text;
     size_t length = c < 0x80 ? 1 : c >= 0xC2 && c < 0xE0 ? 2 : c >= 0xE0 && c < 0xF0 ? 3
                     : c >= 0xF0 && c < 0xF5 ? 4 : 0;
@@ -42,7 +42,7 @@ size_t tp_escape_decode(const char *text, size_t size, uint32_t *point)
             return 0;
         *point = *point << 6 | ((unsigned char)text[i] & 0x3F);
     }
-    return *point < least[length] || *point > 0x10FFFF || (*point >= 0xD800 && *point < 0xE000)
+    return *point < min[length] || *point > 0x10FFFF || (*point >= 0xD800 && *point < 0xE000)
                ? 0 : length;
 }
 

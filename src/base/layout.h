@@ -45,7 +45,7 @@ struct tp_layout {
 
 /* One step of arithmetic: a number, one of E, N, K, S and I, or an operator on two steps before
  * it. CEIL(a,b) is the quotient rounded up, ALIGN(a,b) is a rounded up to a multiple of b, DIV is
- * exact. S is how many stretches of rows a weight is made of, I an index. */
+ * exact. S is how many segments of rows a weight is made of, I an index. */
 enum tp_step_kind {
     TP_STEP_NUMBER, TP_STEP_E, TP_STEP_N, TP_STEP_K, TP_STEP_S, TP_STEP_I,
     TP_STEP_ADD, TP_STEP_SUB, TP_STEP_MUL, TP_STEP_DIV, TP_STEP_CEIL, TP_STEP_ALIGN,
@@ -64,7 +64,7 @@ struct tp_steps {
 /* What steps are evaluated for. */
 struct tp_step_values {
     struct tp_box3 box;
-    uint64_t stretches, index;
+    uint64_t segments, index;
 };
 
 /* The value of each step. False, and in *why the reason, where one is out of range. */
@@ -96,10 +96,10 @@ struct tp_layout_expr {
 struct tp_layout_expr tp_layout_rows(uint32_t per_n, uint32_t per_k);
 extern const struct tp_layout_expr tp_layout_dense; /* (E,N,K):(N*K,K,1) */
 
-/* Evaluates it for a box, of a weight of so many stretches. Checks sizes >= 1 and that offsets
+/* Evaluates it for a box, of a weight of so many segments. Checks sizes >= 1 and that offsets
  * fit 63 bits; does not check that it is a bijection. */
 enum tp_code tp_layout_eval(const struct tp_layout_expr *expr, struct tp_box3 box,
-                            uint64_t stretches, struct tp_layout *layout, struct tp_err *err);
+                            uint64_t segments, struct tp_layout *layout, struct tp_err *err);
 
 /* Whether both were compiled of the same arithmetic. */
 bool tp_layout_expr_same(const struct tp_layout_expr *a, const struct tp_layout_expr *b);

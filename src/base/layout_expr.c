@@ -33,7 +33,7 @@ static const char *run_step(const struct tp_step *step, const struct tp_step_val
     case TP_STEP_E: *value = of->box.e; return NULL;
     case TP_STEP_N: *value = of->box.n; return NULL;
     case TP_STEP_K: *value = of->box.k; return NULL;
-    case TP_STEP_S: *value = of->stretches; return NULL;
+    case TP_STEP_S: *value = of->segments; return NULL;
     case TP_STEP_I: *value = of->index; return NULL;
     case TP_STEP_ADD: return tp_add_u64(value, a, b) ? NULL : "a sum does not fit 64 bits";
     case TP_STEP_SUB: return tp_sub_u64(value, a, b) ? NULL : "a difference is negative";
@@ -81,9 +81,9 @@ bool tp_layout_in_range(const struct tp_layout *layout, const char **why)
 }
 
 enum tp_code tp_layout_eval(const struct tp_layout_expr *expr, struct tp_box3 box,
-                            uint64_t stretches, struct tp_layout *layout, struct tp_err *err)
+                            uint64_t segments, struct tp_layout *layout, struct tp_err *err)
 {
-    const struct tp_step_values of = {box, stretches, 0};
+    const struct tp_step_values of = {box, segments, 0};
     uint64_t value[TP_STEPS];
     const char *why;
     bool good = tp_steps_run(&expr->steps, &of, value, &why);

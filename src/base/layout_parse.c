@@ -251,10 +251,10 @@ enum tp_code tp_expr_eval(const char *text, struct tp_box3 box, uint64_t *value,
     return tp_expr_eval_of(text, box, 1, value, err);
 }
 
-enum tp_code tp_expr_eval_of(const char *text, struct tp_box3 box, uint64_t stretches,
+enum tp_code tp_expr_eval_of(const char *text, struct tp_box3 box, uint64_t segments,
                              uint64_t *value, struct tp_err *err)
 {
-    const struct tp_step_values of = {box, stretches, 0};
+    const struct tp_step_values of = {box, segments, 0};
     return evaluate(text, &of, false, value, err);
 }
 

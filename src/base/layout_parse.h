@@ -25,8 +25,8 @@ enum tp_code tp_layout_parse(const char *text, struct tp_box3 box, struct tp_lay
 enum tp_code tp_expr_eval(const char *text, struct tp_box3 box, uint64_t *value,
                           struct tp_err *err);
 
-/* The same of a weight of so many stretches. */
-enum tp_code tp_expr_eval_of(const char *text, struct tp_box3 box, uint64_t stretches,
+/* The same of a weight of so many segments. */
+enum tp_code tp_expr_eval_of(const char *text, struct tp_box3 box, uint64_t segments,
                              uint64_t *value, struct tp_err *err);
 
 /* tp_expr_eval() with one more name, I, which is `index`. */

@@ -49,7 +49,7 @@ bool tp_layout_embeds(const struct tp_layout *part, const struct tp_layout *whol
         if (part->dim[d].modes != whole->dim[d].modes)
             return false;
         if (d == TP_DIM_E && tp_layout_extent(part, d) == 1)
-            continue; /* of one expert, or of one stretch of its rows: nothing to walk */
+            continue; /* of one expert, or of one segment of its rows: nothing to walk */
         for (uint32_t m = 0; m + 1 < part->dim[d].modes; m++)
             if (part->dim[d].size[m] != whole->dim[d].size[m])
                 return false;

@@ -45,7 +45,7 @@ static enum tp_code measure(const struct tp_options *o, const struct tp_source *
     struct tp_progress *progress =
         tp_progress_start(o, c->format->name, tp_estimate_work(plan, o->full));
     struct tp_estimate_options options = {
-        .full = o->full, .most = BOX_VALUES, .jobs = o->jobs, .stop = tp_catch_signals(),
+        .full = o->full, .max = BOX_VALUES, .jobs = o->jobs, .stop = tp_catch_signals(),
         .progress = progress ? tp_progress_add : NULL, .progress_arg = progress};
     c->bytes = plan->bytes_out;
     c->kept = plan->kept_count;
@@ -63,7 +63,7 @@ static enum tp_code measure(const struct tp_options *o, const struct tp_source *
     return TP_OK;
 }
 
-static void free_figures(struct tp_candidate *c)
+static void free_measures(struct tp_candidate *c)
 {
     free(c->ranks);
     tp_unit_results_free(c->units, c->unit_count);
@@ -81,7 +81,7 @@ static enum tp_code refused(struct tp_candidate *c, enum tp_code code, struct tp
         *err = (struct tp_err){0};
         return tp_fail(err, TP_E_MEMORY, "out of memory");
     }
-    free_figures(c);
+    free_measures(c);
     *c = (struct tp_candidate){.format = c->format, .refused = why};
     *err = (struct tp_err){0};
     return TP_OK;
@@ -147,7 +147,7 @@ static void close_all(struct tp_candidates *all)
 {
     for (size_t i = 0; i < all->count; i++) {
         free(all->items[i].refused);
-        free_figures(&all->items[i]);
+        free_measures(&all->items[i]);
     }
     free(all->items);
 }

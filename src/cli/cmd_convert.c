@@ -19,7 +19,7 @@
 #include "pack/os/os.h"
 #include "pack/run/device.h"
 #include "pack/commit/parts.h"
-#include "pack/plan/file/unserved.h"
+#include "pack/plan/file/unsupported_by_engine.h"
 #include "pack/run/run.h"
 #include "pack/text/text.h"
 
@@ -112,7 +112,7 @@ static enum tp_code add_word(struct tp_text *text, const char *path, struct tp_e
  * no line is known. */
 struct serving {
     struct tp_text line;
-    struct tp_unserved unserved;
+    struct tp_unsupported_by_engine unsupported;
 };
 
 static enum tp_code find_serving(const struct tp_options *o, const struct tp_plan *plan,
@@ -120,8 +120,8 @@ static enum tp_code find_serving(const struct tp_options *o, const struct tp_pla
 {
     if (!output || plan->single_file || o->discard)
         return TP_OK;
-    enum tp_code code = tp_plan_unserved(plan, &serving->unserved, err);
-    const char *line = serving->unserved.row_count ? serving->unserved.rows[0]->line : NULL;
+    enum tp_code code = tp_plan_unsupported_by_engine(plan, &serving->unsupported, err);
+    const char *line = serving->unsupported.row_count ? serving->unsupported.rows[0]->line : NULL;
     const char *dst = line ? strstr(line, "DST") : NULL;
     if (code || !dst)
         return code;
@@ -133,11 +133,11 @@ static enum tp_code find_serving(const struct tp_options *o, const struct tp_pla
 
 static void print_serving(const struct serving *serving)
 {
-    const struct tp_unserved *unserved = &serving->unserved;
-    if (unserved->name.size) {
-        printf("%s'", unserved->before);
-        tp_print_text(stdout, unserved->name.data);
-        printf("'%s\n", unserved->after);
+    const struct tp_unsupported_by_engine *unsupported = &serving->unsupported;
+    if (unsupported->name.size) {
+        printf("%s'", unsupported->before);
+        tp_print_text(stdout, unsupported->name.data);
+        printf("'%s\n", unsupported->after);
     } else if (serving->line.size) {
         printf("serve it: ");
         tp_print_text(stdout, serving->line.data);
@@ -185,7 +185,7 @@ static int print_result(const struct tp_options *o, const struct tp_plan *plan, 
                      ? tp_report_error(&err)
                      : print_done(o, plan, output, measures, result, &serving, seconds);
     tp_text_free(&serving.line);
-    tp_unserved_close(&serving.unserved);
+    tp_unsupported_by_engine_close(&serving.unsupported);
     return status;
 }
 

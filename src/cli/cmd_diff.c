@@ -86,7 +86,7 @@ static bool same_text(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-static bool is_alike(const void *of, size_t a, size_t b)
+static bool is_same(const void *of, size_t a, size_t b)
 {
     const struct tp_diff_item *x = &((const struct tp_diff *)of)->items[a];
     const struct tp_diff_item *y = &((const struct tp_diff *)of)->items[b];
@@ -124,7 +124,7 @@ static int print_table(const struct tp_diff *diff, bool all)
     for (size_t i = 0; i < diff->count; i++) {
         const struct tp_diff_item *item = &diff->items[i];
         struct tp_line *line = all || item->kind != TP_DIFF_SAME
-                                   ? tp_lines_add(&lines, item->name, diff, i, is_alike) : NULL;
+                                   ? tp_lines_add(&lines, item->name, diff, i, is_same) : NULL;
         if (line && item->numeric)
             tp_line_measured(line, &item->distance);
     }

@@ -2,7 +2,7 @@
 #include "cli/cmd.h"
 #include "cli/dump.h"
 #include "cli/report.h"
-#include "pack/source/source_check.h"
+#include "pack/source/weight_complete.h"
 
 #include <string.h>
 
@@ -56,7 +56,7 @@ static enum tp_code find(struct tp_source *source, const char *name, struct tp_s
     if (code || !subject->weight)
         return code;
     size_t index = (size_t)(subject->weight - source->weights.items);
-    return tp_source_check(&source->ckpt, &source->weights, index, err);
+    return tp_weight_complete(&source->ckpt, &source->weights, index, err);
 }
 
 /* Several tensors: `pattern` or, with NULL, all of them. */

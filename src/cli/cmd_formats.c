@@ -5,7 +5,7 @@
 #include "cli/report.h"
 #include "cli/table.h"
 #include "pack/format/format.h"
-#include "pack/format/format_words.h"
+#include "pack/format/format_keywords.h"
 #include "pack/format/offers.h"
 
 #include <stdio.h>
@@ -117,7 +117,7 @@ static void print_output(const struct tp_format *format, uint32_t i)
     const json_t *shape = json_object_get(output, "shape");
     const char *layout = layout_of(format, i);
     char per[120];
-    printf("  %sS%s%s%s  %s [", tp_style("1"), format->joint, out->suffix, tp_style("0"),
+    printf("  %sS%s%s%s  %s [", tp_style("1"), format->separator, out->suffix, tp_style("0"),
            tp_dtype_name(out->dtype));
     for (size_t d = 0; d < json_array_size(shape); d++)
         printf("%s%s", d ? ", " : "", json_string_value(json_array_get(shape, d)));
@@ -183,7 +183,8 @@ static void print_variants(const struct tp_format *format, const char *of)
 {
     static const char *const whose[TP_PARTS] = {
         [TP_PART_GATED] = "of weights that hold gate and up, each laid out as an expert; S = 2",
-        [TP_PART_UP] = "of the first matrix of experts that have no gate, or whose rows alternate",
+        [TP_PART_UP] =
+            "of the first matrix of experts that have no gate, or whose rows are interleaved",
         [TP_PART_DOWN] = "of the last matrix of experts (w2)",
         [TP_PART_WIDE] = "of a matrix, where it then takes less room",
         [TP_PART_DOWN_UNGATED] = "of the last matrix of experts that have no gate"};

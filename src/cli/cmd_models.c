@@ -82,7 +82,7 @@ static void print_stacks(const struct tp_model *model, struct tp_err *err)
         struct tp_text text = {0};
         tp_text_addf(&text, err, "%s: %s, %s%s", stack->name, stack->gate_up ? "gate and up"
                      : "down", layouts[stack->layout],
-                     stack->alternates ? ", rows of gate and up alternate" : "");
+                     stack->interleaved ? ", rows of gate and up interleaved" : "");
         if (stack->engines)
             tp_text_addf(&text, err, "; engines call it %s", stack->engines);
         if (stack->kept)

@@ -60,7 +60,7 @@ static void print_words(const char *name, const char *const words[TP_MAX_WORDS],
 static void print_form(const struct tp_quantizer_form *form, bool first, struct tp_err *err)
 {
     struct tp_text text = {0};
-    tp_text_addf(&text, err, "%s: codes *%s%s, %s", form->format, form->joint, form->suffix,
+    tp_text_addf(&text, err, "%s: codes *%s%s, %s", form->format, form->separator, form->suffix,
                  tp_dtype_name(form->dtype));
     if (form->marker)
         tp_text_addf(&text, err, ", marked \"%s\"", form->marker);

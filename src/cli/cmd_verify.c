@@ -84,7 +84,7 @@ static void print_problems(const struct tp_verify_report *report, bool all)
         printf("and %zu more (--verbose lists all)\n", report->problem_count - shown);
 }
 
-static bool is_alike(const void *of, size_t a, size_t b)
+static bool is_same(const void *of, size_t a, size_t b)
 {
     const struct tp_unit_result *x = &((const struct tp_verify_report *)of)->units[a];
     const struct tp_unit_result *y = &((const struct tp_verify_report *)of)->units[b];
@@ -112,7 +112,7 @@ static bool any_search(const struct tp_verify_report *report)
 static void take_up(struct tp_lines *lines, const struct tp_verify_report *report, size_t u)
 {
     const struct tp_unit_result *unit = &report->units[u];
-    struct tp_line *line = tp_lines_add(lines, unit->name, report, u, is_alike);
+    struct tp_line *line = tp_lines_add(lines, unit->name, report, u, is_same);
     if (!line)
         return;
     tp_line_measured(line, &unit->distance);

@@ -8,52 +8,52 @@
 #include <stdlib.h>
 
 enum { WIDTH = 900, HEIGHT = 520, LEFT = 60, RIGHT = 200, TOP = 20, BOTTOM = 50 };
-enum { LINE = 15, MOST_MARKS = 64, SHOWN = 50 };
+enum { LINE = 15, MAX_MARKS = 64, SHOWN = 50 };
 
 /* The part of the plane that is drawn. */
 struct frame {
-    double most_bytes, least_db, most_db;
+    double max_bytes, min_db, max_db;
 };
 
 static struct frame frame_of(const struct tp_candidates *all)
 {
-    struct frame frame = {.most_bytes = (double)all->bytes, .least_db = INFINITY};
+    struct frame frame = {.max_bytes = (double)all->bytes, .min_db = INFINITY};
     for (size_t i = 0; i < all->count; i++) {
         const struct tp_candidate *c = &all->items[i];
         if (c->refused || !c->sum.measured)
             continue;
-        frame.most_bytes = fmax(frame.most_bytes, (double)c->bytes);
-        frame.least_db = fmin(frame.least_db, c->ranks[0].db);
-        frame.most_db = fmax(frame.most_db, c->sum.mean_db);
+        frame.max_bytes = fmax(frame.max_bytes, (double)c->bytes);
+        frame.min_db = fmin(frame.min_db, c->ranks[0].db);
+        frame.max_db = fmax(frame.max_db, c->sum.mean_db);
     }
-    frame.least_db = isfinite(frame.least_db) ? fmin(10 * floor(frame.least_db / 10), 0) : 0;
-    frame.most_db = 10 * ceil(fmax(frame.most_db, 10) / 10);
+    frame.min_db = isfinite(frame.min_db) ? fmin(10 * floor(frame.min_db / 10), 0) : 0;
+    frame.max_db = 10 * ceil(fmax(frame.max_db, 10) / 10);
     return frame;
 }
 
 static double x_of(const struct frame *frame, double bytes)
 {
-    return LEFT + (WIDTH - LEFT - RIGHT) * bytes / fmax(frame->most_bytes, 1);
+    return LEFT + (WIDTH - LEFT - RIGHT) * bytes / fmax(frame->max_bytes, 1);
 }
 
 static double y_of(const struct frame *frame, double db)
 {
     return HEIGHT - BOTTOM -
-           (HEIGHT - TOP - BOTTOM) * (db - frame->least_db) / (frame->most_db - frame->least_db);
+           (HEIGHT - TOP - BOTTOM) * (db - frame->min_db) / (frame->max_db - frame->min_db);
 }
 
 static void draw_axes(FILE *out, const struct frame *frame)
 {
     char text[TP_HUMAN];
-    int steps = (int)((frame->most_db + 0.5 - frame->least_db) / 10);
+    int steps = (int)((frame->max_db + 0.5 - frame->min_db) / 10);
     for (int i = 0; i <= steps; i++) {
-        double db = frame->least_db + 10 * i, y = y_of(frame, db);
+        double db = frame->min_db + 10 * i, y = y_of(frame, db);
         fprintf(out, "<line class=\"rule\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>\n"
                 "<text class=\"dim\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.0f dB</text>\n",
                 LEFT, WIDTH - RIGHT, y, y, LEFT - 8, y + 4, db);
     }
     for (int i = 0; i <= 4; i++) {
-        double bytes = frame->most_bytes * i / 4, x = x_of(frame, bytes);
+        double bytes = frame->max_bytes * i / 4, x = x_of(frame, bytes);
         fprintf(out, "<text class=\"dim\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
                 x, HEIGHT - BOTTOM + 20, tp_human_bytes(text, (uint64_t)bytes));
     }
@@ -63,19 +63,19 @@ static void draw_axes(FILE *out, const struct frame *frame)
 }
 
 /* What is drawn of one format: its dot, and its label at the right. */
-struct mark {
+struct before {
     const struct tp_candidate *candidate;
     double x, y, worst_y, label_y;
 };
 
 static int by_height(const void *left, const void *right)
 {
-    const struct mark *a = left, *b = right;
+    const struct before *a = left, *b = right;
     return (a->y > b->y) - (a->y < b->y);
 }
 
 /* Labels in the order of their dots, none on another, and all inside. */
-static void place_labels(struct mark marks[], size_t count)
+static void place_labels(struct before marks[], size_t count)
 {
     double limit = HEIGHT - BOTTOM;
     qsort(marks, count, sizeof *marks, by_height);
@@ -86,27 +86,29 @@ static void place_labels(struct mark marks[], size_t count)
 }
 
 /* A dot at the mean, a line to the worst weight, and one to the name. */
-static void draw_mark(FILE *out, const struct mark *mark)
+static void draw_mark(FILE *out, const struct before *before)
 {
     double end = WIDTH - RIGHT + 24;
-    fprintf(out, "<g><line class=\"rule\" stroke-width=\"3\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" "
+    fprintf(out,
+            "<g><line class=\"rule\" stroke-width=\"3\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" "
             "y2=\"%.1f\"/><line class=\"rule\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>"
             "<circle class=\"dot\" r=\"4\" cx=\"%.1f\" cy=\"%.1f\"/><text x=\"%.1f\" y=\"%.1f\">"
-            "%s</text></g>\n", mark->x, mark->x, mark->y, mark->worst_y, mark->x, mark->y, end,
-            mark->label_y, mark->x, mark->y, end + 4, mark->label_y + 4,
-            mark->candidate->format->name);
+            "%s</text></g>\n",
+            before->x, before->x, before->y, before->worst_y, before->x, before->y, end,
+            before->label_y, before->x, before->y, end + 4, before->label_y + 4,
+            before->candidate->format->name);
 }
 
 static void draw_candidates(FILE *out, const struct tp_candidates *all, const struct frame *frame)
 {
-    struct mark marks[MOST_MARKS] = {0};
+    struct before marks[MAX_MARKS] = {0};
     size_t count = 0;
-    for (size_t i = 0; i < all->count && count < MOST_MARKS; i++) {
+    for (size_t i = 0; i < all->count && count < MAX_MARKS; i++) {
         const struct tp_candidate *c = &all->items[i];
         if (!c->refused && c->sum.measured)
-            marks[count++] = (struct mark){.candidate = c, .x = x_of(frame, (double)c->bytes),
-                                           .y = y_of(frame, c->sum.mean_db),
-                                           .worst_y = y_of(frame, c->ranks[0].db)};
+            marks[count++] = (struct before){.candidate = c, .x = x_of(frame, (double)c->bytes),
+                                             .y = y_of(frame, c->sum.mean_db),
+                                             .worst_y = y_of(frame, c->ranks[0].db)};
     }
     place_labels(marks, count);
     for (size_t i = 0; i < count; i++)

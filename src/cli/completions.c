@@ -187,7 +187,7 @@ static int offer_operand(const struct line *line)
     const struct tp_operand *operand = line->command->operand;
     const char *first;
     size_t count = count_operands(line, &first);
-    if (count >= line->command->most)
+    if (count >= line->command->max)
         return TP_OK;
     while (count-- && operand[1].name)
         operand++;

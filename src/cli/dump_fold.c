@@ -5,7 +5,7 @@
 #include "cli/dump.h"
 #include "cli/fold.h"
 #include "cli/table.h"
-#include "pack/format/format_words.h"
+#include "pack/format/format_keywords.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -96,7 +96,7 @@ static void add_lines(struct tp_table *table, const struct entry *entries, size_
 
 /* ---- the tree --------------------------------------------------------------- */
 
-enum { MOST_DEPTH = 64, LINE = 1024 };
+enum { MAX_DEPTH = 64, LINE = 1024 };
 
 struct tree {
     struct tp_table *table;
@@ -130,17 +130,17 @@ static void add_part(struct tree *tree, const struct entry *entries, size_t coun
         return;
     if (*part == '*') {
         unsigned star = stars_before(entries->key, at);
-        uint64_t least = UINT64_MAX, most = 0;
+        uint64_t min = UINT64_MAX, max = 0;
         for (size_t i = 0; i < count; i++) {
             uint64_t number = number_at(entries[i].tensor->name, star);
-            least = number < least ? number : least;
-            most = number > most ? number : most;
+            min = number < min ? number : min;
+            max = number > max ? number : max;
         }
         used += (size_t)snprintf(tree->line + used, LINE - used, "%llu",
-                                 (unsigned long long)least);
-        if (most > least && used < LINE)
+                                 (unsigned long long)min);
+        if (max > min && used < LINE)
             used += (size_t)snprintf(tree->line + used, LINE - used, "-%llu",
-                                     (unsigned long long)most);
+                                     (unsigned long long)max);
         part++;
         size--;
     }
@@ -194,7 +194,7 @@ static void add_node(struct tree *tree, const struct entry *entries, size_t coun
 static void add_branch(struct tree *tree, const struct entry *entries, size_t count, size_t at,
                        unsigned depth)
 {
-    if (depth == MOST_DEPTH) { /* a name from a file may have any number of dots */
+    if (depth == MAX_DEPTH) { /* a name from a file may have any number of dots */
         add_lines(tree->table, entries, count);
         return;
     }

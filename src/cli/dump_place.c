@@ -3,7 +3,7 @@
 #include "cli/dump.h"
 #include "cli/report.h"
 #include "kernels/op/traits.h"
-#include "pack/format/format_words.h"
+#include "pack/format/format_keywords.h"
 
 #include <math.h>
 #include <stdio.h>

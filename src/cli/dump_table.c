@@ -2,7 +2,7 @@
 #include "cli/dump.h"
 #include "cli/report.h"
 #include "cli/table.h"
-#include "pack/format/format_words.h"
+#include "pack/format/format_keywords.h"
 #include "pack/text/pattern.h"
 
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "cli/report.h"
 #include "kernels/op/codec.h"
 #include "kernels/op/traits.h"
-#include "pack/format/format_words.h"
+#include "pack/format/format_keywords.h"
 #include "pack/source/descriptor.h"
 #include "pack/text/json_tree.h"
 
@@ -173,10 +173,10 @@ static void put_weight(struct tp_writer *w, const struct tp_source *source,
                        const struct tp_weight *weight, struct tp_err *err)
 {
     const struct tp_weight_form *form = weight->form;
-    const uint64_t mark = tp_json_mark();
+    const uint64_t before = tp_json_failures();
     json_t *descriptor = tp_descriptor_json(form->format, &form->settings, &form->search,
                                             &form->op, form->box, form->rank, err);
-    tp_json_check(mark, err->code, err);
+    tp_json_check(before, err->code, err);
     char *prefix = tp_weight_prefix(weight, err);
     tp_begin(w, "weight", '{');
     tp_write(w, tp_str("name", weight->name), tp_str("prefix", prefix ? prefix : ""),

@@ -15,8 +15,8 @@
 
 enum {
     SHORT_RUN = 16,  /* longest run that is a cell */
-    LEAST_BYTES = 64, /* drawn at least, where there is so much */
-    MOST_BYTES = 512,
+    MIN_BYTES = 64, /* drawn at least, where there is so much */
+    MAX_BYTES = 512,
     LONG_LINES = 4,
     LINE = 92, /* columns, or as many as the terminal has */
     CELL = 160, PART = 44,
@@ -80,7 +80,7 @@ static void cell_text(const struct drawing *d, uint64_t offset, char text[CELL],
         return;
     }
     tp_layout_coord(&d->layout, offset, first);
-    tp_op_unfold(d->op, d->i, d->count_of[1] * tp_max_u64(d->op->stretches, 1), &first[0],
+    tp_op_unfold(d->op, d->i, d->count_of[1] * tp_max_u64(d->op->segments, 1), &first[0],
                  &first[1]);
     for (int i = 0; i < TP_DIMS; i++)
         if (i == dim && real > 1)
@@ -146,8 +146,8 @@ static void print_legend(const struct drawing *d, const struct tp_op_out *out, b
 /* How many equal lines of cells fit: cells per line, a power of two. */
 static uint64_t cells_per_line(const struct drawing *d, uint64_t cells, size_t width)
 {
-    uint64_t line = 1, most = tp_min_u64(tp_terminal_width(), LINE);
-    while (line * 2 <= cells && 8 + line * 2 * (width + 2) <= most && line < 16)
+    uint64_t line = 1, max = tp_min_u64(tp_terminal_width(), LINE);
+    while (line * 2 <= cells && 8 + line * 2 * (width + 2) <= max && line < 16)
         line *= 2;
     return line * d->run * d->bits % 8 ? 1 : line;
 }
@@ -207,7 +207,7 @@ static void print_steps(const struct drawing *d, const struct tp_op_out *out)
             inner *= d->layout.dim[mode->dim].size[m];
         inner *= mode->dim == TP_DIM_E ? 1 : per;
         if (mode->dim == TP_DIM_E && d->op->out[d->i].per_n)
-            inner /= tp_max_u64(d->op->stretches, 1);
+            inner /= tp_max_u64(d->op->segments, 1);
         printf("  %c + %llu is %llu bytes further\n", names[mode->dim], (unsigned long long)inner,
                (unsigned long long)(mode->stride * d->bits / 8));
     }
@@ -237,17 +237,17 @@ int tp_dump_tile(const struct tp_weight *weight, uint32_t i)
     if (tp_op_whole_layout(&weight->form->op, i, weight->form->box, &d.layout, &err))
         return tp_report_error(&err);
     tp_inspect_per(weight, i, &per_n, &per_k);
-    uint64_t stretches = out->per_n ? tp_max_u64(d.op->stretches, 1) : 1;
-    d.count_of[0] = weight->form->box.e * stretches;
-    d.count_of[1] = tp_ceil_div(weight->form->box.n / stretches, per_n);
+    uint64_t segments = out->per_n ? tp_max_u64(d.op->segments, 1) : 1;
+    d.count_of[0] = weight->form->box.e * segments;
+    d.count_of[1] = tp_ceil_div(weight->form->box.n / segments, per_n);
     d.count_of[2] = tp_ceil_div(weight->form->box.k, per_k);
     collect_modes(&d);
     bool cells = d.run <= SHORT_RUN;
     print_legend(&d, out, cells);
     if (cells) {
-        uint64_t least = LEAST_BYTES * 8 / d.bits, most = MOST_BYTES * 8 / d.bits;
-        uint64_t elements = tp_max_u64(d.tile, least / d.run * d.run);
-        elements = tp_min_u64(tp_min_u64(elements, most), tp_layout_size(&d.layout));
+        uint64_t min = MIN_BYTES * 8 / d.bits, max = MAX_BYTES * 8 / d.bits;
+        uint64_t elements = tp_max_u64(d.tile, min / d.run * d.run);
+        elements = tp_min_u64(tp_min_u64(elements, max), tp_layout_size(&d.layout));
         print_cells(&d, elements);
     } else {
         print_long_runs(&d);

@@ -26,22 +26,22 @@ char *tp_fold_name(const char *name)
 }
 
 static struct tp_line *find(const struct tp_lines *lines, const char *key, const void *all,
-                            size_t i, bool (*alike)(const void *all, size_t first, size_t i))
+                            size_t i, bool (*same)(const void *all, size_t first, size_t i))
 {
     enum { LATEST = 64 };
     for (size_t n = lines->count; n > 0 && lines->count - n < LATEST; n--) {
         struct tp_line *line = &lines->items[n - 1];
-        if (alike(all, line->first, i) && strcmp(line->key, key) == 0)
+        if (same(all, line->first, i) && strcmp(line->key, key) == 0)
             return line;
     }
     return NULL;
 }
 
 struct tp_line *tp_lines_add(struct tp_lines *lines, const char *name, const void *all, size_t i,
-                             bool (*alike)(const void *all, size_t first, size_t i))
+                             bool (*same)(const void *all, size_t first, size_t i))
 {
     char *key = lines->fold ? tp_fold_name(name) : strdup(name);
-    struct tp_line *line = lines->fold && key ? find(lines, key, all, i, alike) : NULL;
+    struct tp_line *line = lines->fold && key ? find(lines, key, all, i, same) : NULL;
     if (line) {
         free(key);
         line->count++;

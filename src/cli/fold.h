@@ -31,11 +31,11 @@ struct tp_lines { /* {0} is empty; the caller sets `fold` */
     size_t count, capacity;
 };
 
-/* Takes up thing `i` of `all`: into one of the latest lines whose first thing is `alike`, or as a
+/* Takes up thing `i` of `all`: into one of the latest lines whose first thing is `same`, or as a
  * new line. Returns it, valid until the next is; NULL when memory is short. The
  * name has to be there until the lines are printed. */
 struct tp_line *tp_lines_add(struct tp_lines *lines, const char *name, const void *all, size_t i,
-                             bool (*alike)(const void *all, size_t first, size_t i));
+                             bool (*same)(const void *all, size_t first, size_t i));
 void tp_line_measured(struct tp_line *line, const struct tp_distance *distance);
 
 /* Prints the lines as a table, and frees them: of each "name", "count", "max_abs", "relative", and

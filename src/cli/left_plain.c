@@ -70,12 +70,12 @@ static void add_name(struct left *left, char *text)
 static void add_weight(struct left *left, const char *name)
 {
     char *folded = tp_fold_name(name);
-    size_t size = folded ? tp_name_stem(folded) : 0, end = own_prefix(left, folded, size);
+    size_t size = folded ? tp_name_base(folded) : 0, end = own_prefix(left, folded, size);
     const char *of = folded;
     left->weights++;
     if (folded && !end) { /* of some layers, or of some experts, alone */
         of = name;
-        size = tp_name_stem(name);
+        size = tp_name_base(name);
         end = own_prefix(left, name, size);
     }
     if (folded)

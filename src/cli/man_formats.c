@@ -1,7 +1,7 @@
 /* The format tables of tilepack-formats(5), in mdoc, from the embedded formats. */
 #include "cli/help.h"
 #include "pack/format/format.h"
-#include "pack/format/format_words.h"
+#include "pack/format/format_keywords.h"
 
 #include <stdio.h>
 #include <string.h>

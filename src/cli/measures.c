@@ -4,15 +4,15 @@
 #include "cli/report.h"
 #include "cli/search_report.h"
 
-enum { FIGURE = 128 };
+enum { ERROR_TEXT = 128 };
 
 /* What the errors of a weight, or of all of them, come to. */
-static const char *figure(char text[FIGURE], const struct tp_distance *d)
+static const char *error_text(char text[ERROR_TEXT], const struct tp_distance *d)
 {
     if (d->differing && !d->error)
-        snprintf(text, FIGURE, "no figure, as all that differs is NaN or infinite,");
+        snprintf(text, ERROR_TEXT, "no figure, as all that differs is NaN or infinite,");
     else
-        snprintf(text, FIGURE, "root mean square error %.3g %% of the source's values, largest "
+        snprintf(text, ERROR_TEXT, "root mean square error %.3g %% of the source's values, largest "
                  "difference %.3g", 100 * tp_distance_relative(d), d->max_abs);
     return text;
 }
@@ -21,9 +21,9 @@ static const char *figure(char text[FIGURE], const struct tp_distance *d)
 void tp_measures_warn(const struct tp_measures *m)
 {
     const struct tp_requant_error *e = &m->requant;
-    char text[FIGURE];
+    char text[ERROR_TEXT];
     size_t units, worst;
-    if (m->room.refused)
+    if (m->shared_budget.refused)
         tp_warn("errors of some weights are not measured: the least part of them that can be "
                 "decoded does not fit into --max-memory");
     if (!m->requantizes)
@@ -33,11 +33,11 @@ void tp_measures_warn(const struct tp_measures *m)
     size_t all = tp_requant_count(e, &values);
     for (size_t u = 0; u < e->plan->unit_count; u++)
         if (e->units[u].count)
-            tp_note("%s: %s", e->plan->units[u].name, figure(text, &e->units[u]));
+            tp_note("%s: %s", e->plan->units[u].name, error_text(text, &e->units[u]));
     if (units)
         tp_warn("%zu weight%s decoded and quantized again%s: %s in %s", all,
                 all == 1 ? " was" : "s were", total.count < values ? ", and measured in part" : "",
-                figure(text, &total), e->plan->units[worst].name);
+                error_text(text, &total), e->plan->units[worst].name);
     else if (all)
         tp_warn("%zu weight%s decoded and quantized again", all, all == 1 ? " was" : "s were");
 }
@@ -74,7 +74,7 @@ enum tp_code tp_measures_open(struct tp_measures *m, const struct tp_plan *plan,
 {
     *m = (struct tp_measures){.source = {.ckpt = plan->ckpt, .weights = plan->weights},
                               .unit_count = plan->unit_count};
-    tp_room_open(&m->room);
+    tp_byte_budget_open(&m->shared_budget);
     enum tp_code code = TP_OK;
     if (requantize && (code = tp_requant_error_open(plan, &m->requant, &m->requantizes, err)))
         return code;
@@ -85,7 +85,7 @@ enum tp_code tp_measures_open(struct tp_measures *m, const struct tp_plan *plan,
         code = tp_value_observer_open(&m->values, plan, &m->source, true, m->units, err);
     }
     if (m->requantizes || m->units) {
-        options->room = &m->room;
+        options->shared_budget = &m->shared_budget;
         options->observe = observe;
         options->observe_arg = m;
     }
@@ -166,6 +166,6 @@ void tp_measures_close(struct tp_measures *m)
     tp_value_observer_close(&m->values);
     if (m->units)
         tp_unit_results_free(m->units, m->unit_count);
-    tp_room_close(&m->room);
+    tp_byte_budget_close(&m->shared_budget);
     *m = (struct tp_measures){0};
 }

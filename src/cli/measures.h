@@ -7,10 +7,10 @@
 #include "cli/writer.h"
 #include "pack/check/requant_error.h"
 #include "pack/check/verify_values.h"
-#include "pack/run/room.h"
+#include "pack/run/byte_budget.h"
 
 struct tp_measures {
-    struct tp_room room; /* of all that is measured */
+    struct tp_byte_budget shared_budget; /* of all that is measured */
     struct tp_requant_error requant;
     bool requantizes;
     struct tp_side source;

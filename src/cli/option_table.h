@@ -150,7 +150,7 @@ struct tp_command_row {
     const char *about;           /* a paragraph for --help */
     const char *examples;        /* lines "command\n", each ended by \n */
     struct tp_operand operand[TP_MAX_OPERANDS + 1];
-    size_t least, most; /* number of operands; the last one repeats up to `most` */
+    size_t min, max; /* number of operands; the last one repeats up to `max` */
     bool hidden;
     const char *no_output; /* the hint when --output is missing; NULL: none is needed */
 };

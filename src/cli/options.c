@@ -327,7 +327,7 @@ static enum tp_code take_letters(struct parser *p, const char *letters)
 static enum tp_code take_operand(struct parser *p, const char *text)
 {
     const struct tp_command_row *row = &tp_command_rows[p->o->command];
-    if (p->o->arg.count == row->most)
+    if (p->o->arg.count == row->max)
         return tp_fail(p->err, TP_E_USAGE, "unexpected argument '%s'", text);
     if (!*text)
         return tp_fail(p->err, TP_E_USAGE, "an argument is empty");
@@ -446,7 +446,7 @@ static enum tp_code check_together(struct parser *p)
 {
     const struct tp_options *o = p->o;
     const struct tp_command_row *row = &tp_command_rows[o->command];
-    if (o->arg.count < row->least) {
+    if (o->arg.count < row->min) {
         const char *name = row->operand[o->arg.count].name;
         return tp_fail(p->err, TP_E_USAGE, "%s is missing", name);
     }

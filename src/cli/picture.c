@@ -5,14 +5,14 @@
 #include "base/num.h"
 #include "cli/dump.h"
 #include "cli/page.h"
-#include "pack/format/format_words.h"
+#include "pack/format/format_keywords.h"
 
 #include <string.h>
 
 enum {
     CELL_W = 46, CELL_H = 22, ADDRESS = 56, HEAD = 44, GAP = 48, MARGIN = 16, FOOT = 24,
     LINE_CELLS = 16,
-    MOST_CELLS = 1024, MOST_SCALES = 128, LEAST_CELLS = 64,
+    MAX_CELLS = 1024, MAX_SCALES = 128, MIN_CELLS = 64,
     LETTER = 6, /* width of one, about */
     LONG_RUN = 64, LONG_LINES = 16,
 };
@@ -29,7 +29,7 @@ static enum tp_code choose_lines(const struct tp_weight *weight, struct tp_pictu
                             ? tp_tile_of(weight, part->out, &tile, err) : TP_OK;
     if (code)
         return code;
-    uint64_t most = codes ? MOST_CELLS : MOST_SCALES;
+    uint64_t max = codes ? MAX_CELLS : MAX_SCALES;
     part->bits = tile.bits;
     part->elements = tile.total;
     part->per_line = tp_min_u64(LINE_CELLS, tile.total);
@@ -39,7 +39,7 @@ static enum tp_code choose_lines(const struct tp_weight *weight, struct tp_pictu
         part->lines = tp_min_u64(tile.total / tile.run, LONG_LINES);
         return TP_OK;
     }
-    uint64_t cells = tp_min_u64(tp_max_u64(tile.elements, LEAST_CELLS), most);
+    uint64_t cells = tp_min_u64(tp_max_u64(tile.elements, MIN_CELLS), max);
     part->lines = tp_ceil_div(tp_min_u64(cells, tile.total), part->per_line);
     return TP_OK;
 }

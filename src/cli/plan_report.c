@@ -37,7 +37,7 @@ static bool same_search(const struct tp_unit *a, const struct tp_unit *b)
            a->form->op.importance == b->form->op.importance;
 }
 
-static bool units_alike(const void *of, size_t i, size_t j)
+static bool same_units(const void *of, size_t i, size_t j)
 {
     const struct tp_plan *plan = of;
     const struct tp_unit *a = &plan->units[i], *b = &plan->units[j];
@@ -86,7 +86,7 @@ static int print_units(const struct tp_plan *plan, bool fold)
         {"from", "from", TP_LEFT}, {"to", "to", TP_LEFT}, {"bytes each", "bytes", TP_RIGHT}};
     struct tp_lines lines = {.fold = fold};
     for (size_t u = 0; u < plan->unit_count && !lines.failed; u++)
-        tp_lines_add(&lines, plan->units[u].name, plan, u, units_alike);
+        tp_lines_add(&lines, plan->units[u].name, plan, u, same_units);
     return tp_lines_print(&lines, fields, sizeof fields / sizeof *fields, put_unit, plan);
 }
 
@@ -111,7 +111,7 @@ static const char *kept_reason(const struct tp_plan *plan, size_t k)
                             : "not a weight matrix";
 }
 
-static bool kept_alike(const void *plan, size_t i, size_t j)
+static bool same_kept(const void *plan, size_t i, size_t j)
 {
     struct tp_tensor a = kept_tensor(plan, i), b = kept_tensor(plan, j);
     return a.dtype == b.dtype && a.rank == b.rank &&
@@ -134,7 +134,7 @@ static int print_kept(const struct tp_plan *plan, bool fold)
         {"dtype", "dtype", TP_LEFT}, {"why", "why", TP_LEFT}};
     struct tp_lines lines = {.fold = fold};
     for (size_t k = 0; k < plan->kept_count && !lines.failed; k++)
-        tp_lines_add(&lines, kept_tensor(plan, k).name, plan, k, kept_alike);
+        tp_lines_add(&lines, kept_tensor(plan, k).name, plan, k, same_kept);
     return tp_lines_print(&lines, fields, sizeof fields / sizeof *fields, put_kept, plan);
 }
 
@@ -330,16 +330,16 @@ void tp_plan_warn(const struct tp_plan *plan)
     warn_limits(plan);
     for (size_t u = 0; u < plan->unit_count; u++) {
         const char *warning = plan->units[u].form->warning;
-        size_t i = 0, alike = 0;
+        size_t i = 0, same = 0;
         while (warning && i < count && seen[i] != warning)
             i++;
         if (!warning || i < count || count == sizeof seen / sizeof *seen)
             continue;
         seen[count++] = warning;
         for (size_t v = u; v < plan->unit_count; v++)
-            alike += plan->units[v].form->warning == warning;
+            same += plan->units[v].form->warning == warning;
         tp_warn("%s%s: the bytes are right, but %s", plan->units[u].name,
-                alike > 1 ? " and others" : "", warning);
+                same > 1 ? " and others" : "", warning);
     }
 }
 

@@ -146,14 +146,14 @@ static size_t compose(struct tp_progress *p, char *line, size_t size, size_t wid
         used = snprintf(line, size, "%s  %s  %s/s", p->verb, tp_human_bytes(a, done), rate_text);
     }
     size_t length = (size_t)used < width ? (size_t)used : width;
-    size_t name = strlen(item), room = width > length + 2 ? width - length - 2 : 0;
-    if (!name || room < 8)
+    size_t name = strlen(item), capacity = width > length + 2 ? width - length - 2 : 0;
+    if (!name || capacity < 8)
         return length;
-    if (name <= room)
+    if (name <= capacity)
         return length + (size_t)snprintf(line + length, size - length, "  %s", item);
-    size_t head = (room - 3) / 3;
+    size_t head = (capacity - 3) / 3;
     return length + (size_t)snprintf(line + length, size - length, "  %.*s...%s", (int)head,
-                                     item, item + name - (room - 3 - head));
+                                     item, item + name - (capacity - 3 - head));
 }
 
 static void redraw(struct tp_progress *p)

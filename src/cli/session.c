@@ -29,7 +29,7 @@ static enum tp_code read_facts(const char *path, const char *command,
 {
     char *text;
     size_t size;
-    enum tp_code code = tp_os_slurp(path, TP_FORMAT_MOST, &text, &size, err);
+    enum tp_code code = tp_os_slurp(path, TP_FORMAT_MAX, &text, &size, err);
     if (code)
         return code;
     code = add(text, size, err);

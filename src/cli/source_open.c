@@ -49,8 +49,8 @@ void tp_source_close(struct tp_source *source)
  * cgroup has little. */
 static uint64_t usual_memory(void)
 {
-    const uint64_t most = UINT64_C(2) << 30, least = UINT64_C(32) << 20;
-    return tp_max_u64(tp_min_u64(most, tp_machine_memory("") / 2), least);
+    const uint64_t max = UINT64_C(2) << 30, min = UINT64_C(32) << 20;
+    return tp_max_u64(tp_min_u64(max, tp_machine_memory("") / 2), min);
 }
 
 static uint64_t max_memory(const struct tp_options *o)

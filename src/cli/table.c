@@ -18,7 +18,7 @@
 
 enum {
     GAP = 2,
-    LEAST = 12, /* width below which no column is narrowed */
+    MIN_WIDTH = 12, /* width below which no column is narrowed */
 };
 
 struct cell {
@@ -185,7 +185,7 @@ static void fit(struct tp_table *table)
     while (total > limit) {
         size_t widest = SIZE_MAX;
         for (size_t i = 0; i < table->count; i++)
-            if (table->fields[i].how & (TP_CUT | TP_FOLD) && table->width[i] > LEAST &&
+            if (table->fields[i].how & (TP_CUT | TP_FOLD) && table->width[i] > MIN_WIDTH &&
                 (widest == SIZE_MAX || table->width[i] > table->width[widest]))
                 widest = i;
         if (widest == SIZE_MAX)
@@ -271,7 +271,7 @@ static void print_row(const struct tp_table *table, struct cell cells[])
 static void print_all(const struct tp_table *table)
 {
     const char *at = table->kept;
-    struct cell cells[TP_MOST_FIELDS];
+    struct cell cells[TP_MAX_FIELDS];
     size_t pad = 0;
     fputs(tp_style("1"), stdout);
     for (size_t i = 0; i < table->count; i++) {

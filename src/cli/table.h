@@ -19,7 +19,7 @@ struct tp_field {
     int how;
 };
 
-enum { TP_MOST_FIELDS = 16 };
+enum { TP_MAX_FIELDS = 16 };
 struct tp_table {
     struct tp_writer w;
     const struct tp_field *fields;
@@ -27,12 +27,12 @@ struct tp_table {
     struct { /* of the row that is written */
         char *text;
         size_t depth; /* of the object that has it */
-    } cells[TP_MOST_FIELDS];
+    } cells[TP_MAX_FIELDS];
     const char *list; /* the key of the list whose elements are the rows */
     size_t row;       /* their depth, while they are written */
-    const char *inside[TP_MOST_FIELDS]; /* keys of the objects and lists that have begun */
+    const char *inside[TP_MAX_FIELDS]; /* keys of the objects and lists that have begun */
     char *kept; /* the cells of all rows, one behind the other */
-    size_t used, capacity, rows, width[TP_MOST_FIELDS];
+    size_t used, capacity, rows, width[TP_MAX_FIELDS];
     bool ascii; /* all cells are: a byte is a column */
 };
 

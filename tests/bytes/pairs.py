@@ -309,7 +309,7 @@ def dense(source, hidden, inter):
 
 
 def in_turn(source, hidden, inter):
-    """Stacks as of gpt-oss: rows of gate and up alternate."""
+    """Stacks as of gpt-oss: rows of gate and up are interleaved."""
     source.config["model_type"] = "gpt_oss"
     at = "model.layers.0.mlp.experts."
     for name, n, k in (("gate_up_proj", 2 * inter, hidden), ("down_proj", hidden, inter)):
@@ -507,7 +507,7 @@ def pair(work, source, src, to, options, also=()):
         if again is None:
             raise Mismatch(f"values differ, but the plain weights are refused: {wrong}")
         if not again.units and source.config.get("model_type") == "gpt_oss":
-            return False  # plain stacks whose rows alternate are kept in formats of single experts
+            return False  # plain stacks whose rows are interleaved are kept in formats of single experts
         requantized(result.tensors, again.tensors, wrong, ROUNDS.get(to, 0),
                     apart if "--no-stack" in options else str)
     return not wrong

@@ -263,7 +263,7 @@ def refusals(t, work):
     t.check("the 320 numbers of a bias are padded" in refused(manifest._check_bias, "x", bias),
             "refused: a bias that is padded")
     turns = {experts + ":gate_up_proj": packed_of("mxfp4-blocked", (4, 512, 256), True)}
-    t.check("rows of gate and up take turns, and no kernel of vLLM takes them so in mxfp4-blocked"
+    t.check("rows of gate and up are interleaved, and no kernel of vLLM takes them so in mxfp4-blocked"
             in refused(manifest.experts_of, experts, turns), "refused: a stack in another order")
     for fmt, capability, good_here in (("w4a8-cutlass", 90, True), ("w4a8-cutlass", 100, False),
                                        ("mxfp8-blocked", 103, True), ("mxfp8-blocked", 90, False),

@@ -144,7 +144,7 @@ for kept in 'layers[.]0[.].*experts' experts; do
     check "and the card says it" grep -q 'vllm serve DST' even/README.md
 done
 
-# Stacks of gpt-oss stay stacks, as their rows alternate, also in formats of single experts: no
+# Stacks of gpt-oss stay stacks, as their rows are interleaved, also in formats of single experts: no
 # engine has a name for those.
 "$PYTHON" "$TESTS/other/vllm/checkpoints.py" gptoss oss 256 256 || exit 1
 stack=model.layers.0.mlp.experts.gate_up_proj

@@ -105,7 +105,7 @@ for spelled in usual type architecture long sizes; do
         sed "s/spelled-$spelled/spelled/g" >"$work/spelled-$spelled.txt"
     check "$spelled: the same plan" cmp "$work/spelled-usual.txt" "$work/spelled-$spelled.txt"
 done
-check "which keeps rows that alternate" grep -q "alternate" "$work/spelled-usual.txt"
+check "which keeps interleaved rows" grep -q "interleaved" "$work/spelled-usual.txt"
 
 for part in beside own_names families; do
     "$PYTHON" "$TESTS/models/$part.py" >"$work/$part" 2>&1

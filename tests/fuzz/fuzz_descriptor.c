@@ -10,7 +10,7 @@
 static void check(const struct tp_weight *weight)
 {
     uint64_t rows = 0;
-    must(weight->name && weight->form->joint && weight->form->format);
+    must(weight->name && weight->form->separator && weight->form->format);
     must(weight->form->box.e && weight->form->box.n && weight->form->box.k &&
          weight->form->rank >= 2 && weight->form->rank <= 3);
     for (uint32_t i = 0; i < weight->origins; i++) {

@@ -12,13 +12,13 @@
 
 #include <math.h>
 
-enum { MOST = 1 << 14 }; /* elements of a weight, and of a layout, that are decoded */
+enum { MAX_ELEMENTS = 1 << 14 }; /* elements of a weight, and of a layout, that are decoded */
 
 /* Every element has a place of its own inside of the tensor. */
 static bool check_places(const struct tp_weight_form *form)
 {
-    const uint64_t rows = tp_op_stretch_rows(&form->op, form->box.n);
-    bool small = form->box.e * form->box.n * form->box.k <= MOST;
+    const uint64_t rows = tp_op_segment_rows(&form->op, form->box.n);
+    bool small = form->box.e * form->box.n * form->box.k <= MAX_ELEMENTS;
     for (uint32_t i = 0; i < form->op.outs; i++) {
         const struct tp_op_out *out = &form->op.out[i];
         struct tp_layout whole;
@@ -36,7 +36,7 @@ static bool check_places(const struct tp_weight_form *form)
         must(e < tp_layout_extent(&whole, TP_DIM_E) && n < tp_layout_extent(&whole, TP_DIM_N) &&
              k < tp_layout_extent(&whole, TP_DIM_K));
         must((tp_layout_at(&whole, e, n, k) + 1) * tp_element_bits(out->element) <= 8 * bytes);
-        small &= tp_layout_size(&whole) <= MOST;
+        small &= tp_layout_size(&whole) <= MAX_ELEMENTS;
     }
     return small;
 }
@@ -90,7 +90,7 @@ static void check(const struct tp_weight *weight)
 {
     const struct tp_weight_form *form = weight->form;
     const struct tp_op *op = &form->op;
-    struct tp_box3 box = {1, tp_op_stretch_rows(op, form->box.n), form->box.k};
+    struct tp_box3 box = {1, tp_op_segment_rows(op, form->box.n), form->box.k};
     uint64_t n, k;
     must(form->format && weight->name);
     if (!form->format->unknown || !check_places(form))

@@ -2,7 +2,7 @@
  *
  * All formats with all their parameters, all three input types, random shapes and
  * contents (seeded); all 65,536 bf16 and f16 patterns; repacking between all pairs
- * that allow it; decoding; requantizing. Several threads, each with a lane of its
+ * that allow it; decoding; requantizing. Several threads, each with a slot of its
  * own on the same device. Prints one line per kind of work; exit 0 equal, 1 not,
  * 77 no device.
  *
@@ -34,7 +34,7 @@ enum {
     MAX_OPS = 1024,
     MAX_VALUES = 3 << 17,
     LANE_BYTES = 4 << 20,
-    MANY_BYTES = 64 << 20, /* of a lane for many rows */
+    MANY_BYTES = 64 << 20, /* of a slot for many rows */
     SCRATCH_BYTES = 8 << 20,
     MAX_THREADS = 64,
     MAX_IMPORTANCE = 1 << 14, /* numbers of it: three experts, 700 columns */
@@ -68,8 +68,8 @@ static struct {
 
 struct worker {
     uint64_t rng;
-    struct tp_cuda_lane *lane;
-    uint8_t *in, *out; /* the lane's */
+    struct tp_cuda_slot *slot;
+    uint8_t *in, *out; /* the slot's */
     uint8_t *want;     /* what the reference writes */
     void *scratch;
     float *importance, *moments;
@@ -191,10 +191,10 @@ static struct tp_box3 random_box(struct worker *w, const struct named_op *a,
 {
     struct tp_box3 box;
     do {
-        uint64_t most = below(w, 8) ? 160 : 700;
+        uint64_t max = below(w, 8) ? 160 : 700;
         box.e = 1 + below(w, 3);
-        box.n = 1 + below(w, most);
-        box.k = 1 + below(w, most);
+        box.n = 1 + below(w, max);
+        box.k = 1 + below(w, max);
         if (below(w, 2))
             box.k = tp_round_up(box.k, UINT64_C(1) << below(w, 8));
         if (below(w, 8) == 0)
@@ -266,7 +266,7 @@ static void place_outs(const struct tp_op *op, struct tp_args *args, uint8_t *bu
 static void run_lane(struct worker *w, struct tp_cuda_call *call, const char *name)
 {
     struct tp_err err = {0};
-    if (tp_cuda_run(w->lane, call, &err) != TP_OK) {
+    if (tp_cuda_run(w->slot, call, &err) != TP_OK) {
         printf("FAIL %s: %s\n", name, err.what);
         exit(1);
     }
@@ -351,10 +351,10 @@ static const float *random_importance(struct worker *w, struct tp_box3 box)
 static void add_moments(struct worker *w, struct tp_op *op, struct tp_args *args,
                         struct tp_feedback *fed)
 {
-    const uint64_t k = args->box.k, most = MAX_IMPORTANCE / k;
-    if (args->box.e != 1 || args->importance == NULL || most == 0 || below(w, 2))
+    const uint64_t k = args->box.k, max = MAX_IMPORTANCE / k;
+    if (args->box.e != 1 || args->importance == NULL || max == 0 || below(w, 2))
         return;
-    op->rank = (uint8_t)(1 + below(w, most < TP_FEEDBACK_RANK ? most : TP_FEEDBACK_RANK));
+    op->rank = (uint8_t)(1 + below(w, max < TP_FEEDBACK_RANK ? max : TP_FEEDBACK_RANK));
     for (uint64_t i = 0; i < k * op->rank; i++)
         w->moments[i] = ordinary(w, sqrtf(args->importance[i / op->rank] / op->rank));
     free(w->state);
@@ -425,17 +425,17 @@ static void open_worker(struct worker *w, uint64_t bytes)
     w->scratch = malloc(SCRATCH_BYTES);
     w->importance = malloc(MAX_IMPORTANCE * sizeof(float));
     w->moments = malloc(MAX_IMPORTANCE * sizeof(float));
-    if (tp_cuda_open(all.device, bytes, bytes, bytes, &w->lane, &no_memory, &err) != TP_OK) {
+    if (tp_cuda_open(all.device, bytes, bytes, bytes, &w->slot, &no_memory, &err) != TP_OK) {
         printf("%s\n", err.what);
         exit(1);
     }
-    w->in = tp_cuda_input(w->lane);
-    w->out = tp_cuda_output(w->lane);
+    w->in = tp_cuda_input(w->slot);
+    w->out = tp_cuda_output(w->slot);
 }
 
 static void close_worker(struct worker *w)
 {
-    tp_cuda_close(w->lane);
+    tp_cuda_close(w->slot);
     free(w->want);
     free(w->scratch);
     free(w->importance);
@@ -678,19 +678,19 @@ static void share_out(void)
 }
 
 /* The format with the fewest random cases. */
-static void print_least(void)
+static void print_min(void)
 {
-    uint64_t least = UINT64_MAX;
+    uint64_t min = UINT64_MAX;
     const char *name = "";
     for (size_t i = 0; i < all.ops_count; i++) {
         uint64_t sum = 0;
         for (size_t j = 0; j < all.ops_count; j++)
             for (int work = 0; work < WORKS && all.ops[j].format == all.ops[i].format; work++)
                 sum += work == WORK_PATTERNS ? 0 : all.done[work][j];
-        if (sum < least)
-            least = sum, name = all.ops[i].format->name;
+        if (sum < min)
+            min = sum, name = all.ops[i].format->name;
     }
-    printf("at least %llu random cases for each format (%s)\n", (unsigned long long)least, name);
+    printf("at least %llu random cases for each format (%s)\n", (unsigned long long)min, name);
 }
 
 static void print_totals(void)
@@ -708,7 +708,7 @@ static void print_totals(void)
         }
         printf(" %12llu\n", bytes);
     }
-    print_least();
+    print_min();
     printf("%llu failures\n", (unsigned long long)all.failures);
 }
 

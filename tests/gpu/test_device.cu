@@ -19,7 +19,7 @@ enum { THREADS = 256, CHUNK = 16384 };
 
 struct sums {
     double error2, value2;
-    float most;
+    float max;
     uint64_t differing, first;
 };
 
@@ -44,7 +44,7 @@ static void add_pair(struct sums *s, float a, float b, uint64_t i)
     double d = fabs((double)a - (double)b);
     d = isfinite(d) ? d : INFINITY;
     s->error2 += d * d;
-    s->most = fmaxf(s->most, (float)d);
+    s->max = fmaxf(s->max, (float)d);
     s->first = s->differing++ == 0 || i < s->first ? i : s->first;
 }
 
@@ -52,7 +52,7 @@ static void add(struct sums *a, const struct sums *b)
 {
     a->error2 += b->error2;
     a->value2 += b->value2;
-    a->most = fmaxf(a->most, b->most);
+    a->max = fmaxf(a->max, b->max);
     if (b->differing > 0 && (a->differing == 0 || b->first < a->first))
         a->first = b->first;
     a->differing += b->differing;
@@ -116,7 +116,7 @@ static int check(enum tp_dtype dtype, uint64_t count, bool special)
     struct sums want = host_sums(dtype, a, b, count);
     int bad = tp_cuda_compare(dtype, x, y, count, scratch, NULL, &got, &err) != TP_OK ||
               got.sum_error2 != want.error2 || got.sum_value2 != want.value2 ||
-              got.max_error != want.most || got.differing != want.differing ||
+              got.max_error != want.max || got.differing != want.differing ||
               (want.differing > 0 && got.first != want.first);
     if (bad)
         printf("FAIL %s %llu: %s error2 %.17g, not %.17g; first %llu, not %llu\n",
@@ -130,33 +130,33 @@ static int check(enum tp_dtype dtype, uint64_t count, bool special)
     return bad;
 }
 
-/* Too large a lane fails as "no memory", leaves nothing behind, and a smaller one
- * opens afterwards. A call outside its lane's buffers is refused. */
+/* Too large a slot fails as "no memory", leaves nothing behind, and a smaller one
+ * opens afterwards. A call outside its slot's buffers is refused. */
 static int check_limits(void)
 {
     const struct tp_op *op = &tp_format_find("mxfp8-ct")->op;
     struct tp_cuda_call call = {};
-    struct tp_cuda_lane *lane;
+    struct tp_cuda_slot *slot;
     struct tp_err err = {}, second = {}, third = {};
     bool no_memory = false;
     int failed = 0;
-    if (tp_cuda_open(0, 64, 64, (uint64_t)1 << 46, &lane, &no_memory, &err) != TP_E_MEMORY ||
-        !no_memory || lane != NULL)
-        failed += puts("FAIL a lane too large is not refused as out of memory") >= 0;
-    if (tp_cuda_open(0, 4096, 1 << 20, 0, &lane, &no_memory, &second) != TP_OK) {
-        printf("FAIL a lane after that: %s\n", second.what);
+    if (tp_cuda_open(0, 64, 64, (uint64_t)1 << 46, &slot, &no_memory, &err) != TP_E_MEMORY ||
+        !no_memory || slot != NULL)
+        failed += puts("FAIL a slot too large is not refused as out of memory") >= 0;
+    if (tp_cuda_open(0, 4096, 1 << 20, 0, &slot, &no_memory, &second) != TP_OK) {
+        printf("FAIL a slot after that: %s\n", second.what);
         return failed + 1;
     }
     call.kind = TP_CUDA_ENCODE;
     call.to = op;
     call.args.box = {1, 128, 128};
     call.args.dtype = TP_F32;
-    call.args.in[0] = tp_cuda_input(lane);
-    call.args.out[0] = tp_cuda_output(lane);
-    call.args.out[1] = (uint8_t *)tp_cuda_output(lane) + 65536;
-    if (tp_cuda_run(lane, &call, &third) == TP_OK)
-        failed += puts("FAIL an input larger than its lane is not refused") >= 0;
-    tp_cuda_close(lane);
+    call.args.in[0] = tp_cuda_input(slot);
+    call.args.out[0] = tp_cuda_output(slot);
+    call.args.out[1] = (uint8_t *)tp_cuda_output(slot) + 65536;
+    if (tp_cuda_run(slot, &call, &third) == TP_OK)
+        failed += puts("FAIL an input larger than its slot is not refused") >= 0;
+    tp_cuda_close(slot);
     tp_cuda_close(NULL);
     return failed;
 }

@@ -434,7 +434,7 @@ refused unscaled 'no activation scales, and vLLM.s kernel for nvfp4-trtllm .*; c
 refused apart160 'nvfp4-cutlass-moe takes intermediate sizes in multiples of 64, not 160; serve on'
 refused cutlass 'nvfp4-trtllm is for --moe-backend flashinfer_trtllm, and vLLM has chosen cutlass;'
 refused wider 'w13 is .*, which vLLM rounds up to .*, and mxfp4-cutlass-moe does not; convert'
-refused turns 'experts:.*_proj: rows of gate and up take turns, .* in mxfp4-blocked; convert'
+refused turns 'experts:.*_proj: rows of gate and up are interleaved, .* in mxfp4-blocked; convert'
 refused x8 'no kernel of vLLM for experts reads mxfp8-blocked as it lies; convert'
 refused xd 'fp8-deepgemm-sm100 is for --moe-backend deep_gemm, .*; start it with --moe-backend'
 refused sm90 'for Hopper .*, and this is NVIDIA B200; convert'

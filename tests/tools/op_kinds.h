@@ -167,9 +167,9 @@ static void make_placed(int rule)
     add(ops_moved_bits(ops_mxfp4_blocked(rule ? TP_MX_EVEN : TP_MX_RCEIL)), 1, 32);
     add(ops_moved_bits(ops_nvfp4_blocked(rule)), 1, 32);
     add(ops_mxint4(rule), 128, 256);
-    add(ops_least_of(ops_fp8_deepseek(TP_FP8_V2, TP_FP8_SCALE_FP32), 0.01f), 1, 1);
-    add(ops_least_of(ops_placed_of(ops_fp8_deepseek(TP_FP8_V2, TP_FP8_SCALE_FP32),
-                                   OPS_BLOCKS_OF_64, columns), 0.01f), 64, 64);
+    add(ops_min_of(ops_fp8_deepseek(TP_FP8_V2, TP_FP8_SCALE_FP32), 0.01f), 1, 1);
+    add(ops_min_of(ops_placed_of(ops_fp8_deepseek(TP_FP8_V2, TP_FP8_SCALE_FP32),
+                                 OPS_BLOCKS_OF_64, columns), 0.01f), 64, 64);
     add(ops_fp8_trtllm(rule ? TP_FP8_CUDA : TP_FP8_DIV, rule), 16, 128);
     for (int f16 = 0; f16 < 2; f16++) {
         add(ops_fp8_marlin(rule ? TP_FP8_CUDA : TP_FP8_DIV, false, f16), 64, 16);

@@ -342,18 +342,18 @@ static inline struct tp_op ops_mxint4(int rule)
     return op;
 }
 
-/* Scales are stored that are not below `least`. */
-static inline struct tp_op ops_least_of(struct tp_op op, float least)
+/* Scales are stored that are not below `min`. */
+static inline struct tp_op ops_min_of(struct tp_op op, float min)
 {
-    op.out[1].least = least;
+    op.out[1].min = min;
     return op;
 }
 /* Blocks of 128x128 in blocks of 128 columns (fp8-trtllm). */
 static inline struct tp_op ops_fp8_trtllm(int rule, int scale_rule)
 {
-    return ops_least_of(ops_placed_of(ops_fp8_deepseek(rule, scale_rule),
-                                      "(E,(2,8,N/16),(128,K/128)):(N*K,(1024,128,2048),(1,128*N))",
-                                      OPS_GRID(128, 128)), 1e-10f);
+    return ops_min_of(ops_placed_of(ops_fp8_deepseek(rule, scale_rule),
+                                    "(E,(2,8,N/16),(128,K/128)):(N*K,(1024,128,2048),(1,128*N))",
+                                    OPS_GRID(128, 128)), 1e-10f);
 }
 
 /* Scales for each row and 128 columns, or for each row, times 2^120 or 2^8 (fp8-marlin); rows of

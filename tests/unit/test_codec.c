@@ -128,7 +128,7 @@ static void test_mxfp8_cases(void **state)
 {
     struct tp_op rceil = ops_mxfp8_ct(TP_MX_RCEIL), floor = ops_mxfp8_ct(TP_MX_FLOOR);
     struct tp_op ct = ops_mxfp8_ct(TP_MX_CT);
-    const float most = tp_bf16_to_f32(0x7F7F);
+    const float max = tp_bf16_to_f32(0x7F7F);
     (void)state;
     check_block(&rceil, 0.0f, -0.0f, 0, 0x00, 0x80);
     check_block(&floor, 0.0f, -0.0f, 0, 0x00, 0x80);
@@ -140,10 +140,10 @@ static void test_mxfp8_cases(void **state)
     check_block(&rceil, 448.0f, -448.0f, 127, 0x7E, 0xFE);
     check_block(&floor, 480.0f, 480.0f, 127, 0x7E, 0x7E);
     check_block(&rceil, 480.0f, 480.0f, 128, 0x77, 0x77);
-    check_block(&floor, most, most, 246, 0x7E, 0x7E);
-    check_block(&rceil, most, most, 247, 0x78, 0x78);
+    check_block(&floor, max, max, 246, 0x7E, 0x7E);
+    check_block(&rceil, max, max, 247, 0x78, 0x78);
     check_block(&ct, 448.0f, 448.0f, 128, 0x76, 0x76);
-    check_block(&ct, 1.0f, most, 127, 0x00, 0x00);
+    check_block(&ct, 1.0f, max, 127, 0x00, 0x00);
     check_block(&ct, 0.0f, 0.0f, 0, 0x00, 0x00);
 }
 
@@ -229,10 +229,10 @@ static void test_w4a8_scales(void **state)
     }
 }
 
-static void check_channel(enum tp_channel_rule rule, uint16_t most, uint16_t other,
+static void check_channel(enum tp_channel_rule rule, uint16_t max, uint16_t other,
                           uint8_t want, uint32_t want_channel)
 {
-    const uint16_t row[2] = {most, other};
+    const uint16_t row[2] = {max, other};
     const uint8_t zero[2] = {0};
     uint8_t group[2];
     float channel;
@@ -415,10 +415,10 @@ static void nan_codes_are_found(void **state)
 static void e5m3_holds_lifted_scales(void **state)
 {
     (void)state;
-    for (unsigned lift = 0; lift < 18; lift++)
+    for (unsigned scale_shift = 0; scale_shift < 18; scale_shift++)
         for (unsigned code = 0; code < 256; code++) {
-            float want = tp_e4m3_value((uint8_t)code & 0x7F) * (float)(1 << lift);
-            uint8_t byte = tp_e5m3_of((uint8_t)code, lift), back = tp_e5m3_to_e4m3(byte);
+            float want = tp_e4m3_value((uint8_t)code & 0x7F) * (float)(1 << scale_shift);
+            uint8_t byte = tp_e5m3_of((uint8_t)code, scale_shift), back = tp_e5m3_to_e4m3(byte);
             if ((code & 0x7F) == 0)
                 assert_int_equal(byte, 0);
             else if (code >= 0x7F || want > 448.0f)

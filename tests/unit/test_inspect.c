@@ -7,8 +7,8 @@
 #include "pack/os/os.h"
 #include "pack/run/run.h"
 #include "pack/sink/sink.h"
-#include "pack/source/contents.h"
-#include "pack/source/source_check.h"
+#include "pack/source/invariants.h"
+#include "pack/source/weight_complete.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -420,7 +420,7 @@ static void gptq_with_zero_points_and_act_order(void **state)
     open_source(path, &source);
     must(tp_inspect_find(&source.ckpt, &source.weights, "a", &unit, &err), &err);
     assert_non_null(unit.weight);
-    must(tp_source_check(&source.ckpt, &source.weights, 0, &err), &err);
+    must(tp_weight_complete(&source.ckpt, &source.weights, 0, &err), &err);
     for (uint64_t n = 0; n < GN; n++)
         for (uint64_t k = 0; k < GK; k++) {
             struct tp_element_info at;
@@ -491,24 +491,24 @@ static void bytes_that_nobody_looked_at_are_not_copied(void **state)
 {
     const uint64_t shape[2] = {128, 256};
     struct source source;
-    struct tp_contents contents;
+    struct tp_invariants invariants;
     struct tp_err err = {0}, none = {0}, part = {0};
     (void)state;
     open_source(convert("fp8-deepseek", NULL, "a.weight", shape, 2), &source);
-    must(tp_contents_open(&source.ckpt, &source.weights, NULL, true, &contents, &err), &err);
-    assert_int_equal(contents.count, 2); /* codes and scales */
-    assert_int_equal(tp_contents_end(&contents, &none), TP_E_UNSUPPORTED);
+    must(tp_invariants_open(&source.ckpt, &source.weights, NULL, true, &invariants, &err), &err);
+    assert_int_equal(invariants.count, 2); /* codes and scales */
+    assert_int_equal(tp_invariants_end(&invariants, &none), TP_E_UNSUPPORTED);
     uint64_t size = source.ckpt.files[0].size;
     uint8_t *data = malloc(size);
     assert_non_null(data);
     must(tp_checkpoint_read(&source.ckpt, 0, data, size, 0, &err), &err);
-    must(tp_contents_check(&contents, 0, data, size - 1, 0, &err), &err);
-    assert_int_equal(tp_contents_end(&contents, &part), TP_E_UNSUPPORTED);
+    must(tp_invariants_check(&invariants, 0, data, size - 1, 0, &err), &err);
+    assert_int_equal(tp_invariants_end(&invariants, &part), TP_E_UNSUPPORTED);
     assert_non_null(strstr(part.what, "1 of its"));
-    must(tp_contents_check(&contents, 0, data + size - 1, 1, size - 1, &err), &err);
-    must(tp_contents_end(&contents, &err), &err);
+    must(tp_invariants_check(&invariants, 0, data + size - 1, 1, size - 1, &err), &err);
+    must(tp_invariants_end(&invariants, &err), &err);
     free(data);
-    tp_contents_close(&contents);
+    tp_invariants_close(&invariants);
     close_source(&source);
 }
 

@@ -16,7 +16,7 @@
 static void same_as_jansson(const char *text, size_t size)
 {
     json_error_t own = {.text = ""}, theirs = {.text = ""};
-    uint64_t mark = tp_json_mark();
+    uint64_t mark = tp_json_failures();
     json_t *value = tp_json_load(text, size, &own);
     json_t *expected = json_loadb(text, size, JSON_REJECT_DUPLICATES, &theirs);
     assert_int_equal(tp_json_check(mark, TP_OK, NULL), TP_OK);
@@ -144,7 +144,7 @@ static void memory_that_is_short(void **state)
     int failed = 0;
     for (long at = 0, over = -1; over < 0; at++) {
         struct tp_err err = {0};
-        uint64_t mark = tp_json_mark();
+        uint64_t mark = tp_json_failures();
         failing_begin(at);
         json_t *value = tp_json_load(text, sizeof text - 1, NULL), *made = json_object();
         json_t *merged = tp_json_merge(json_incref(value), whole);
@@ -196,7 +196,7 @@ static void merged_objects(void **state)
 static void with_left(const char *text, size_t size, uint64_t left, bool enough)
 {
     struct tp_err err = {0};
-    uint64_t mark = tp_json_mark();
+    uint64_t mark = tp_json_failures();
     tp_os_limit_heap(tp_os_heap_bytes() + left);
     json_t *value = tp_json_load(text, size, NULL);
     tp_os_limit_heap(0);

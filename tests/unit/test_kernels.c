@@ -935,7 +935,7 @@ static void compare_distance(tp_distance_fn distance, enum tp_dtype dtype, uint6
             assert_false(isfinite(block.error[i]) && isfinite(block.value[i]));
             expected.error[i] = block.error[i];
             expected.value[i] = block.value[i];
-            expected.most[i] = block.most[i];
+            expected.max[i] = block.max[i];
         }
     assert_memory_equal(&block, &expected, sizeof block);
 }

@@ -98,18 +98,18 @@ static void known_values(void **state)
     }
 }
 
-/* Cuts [0,size) into pieces of up to `most` bytes, in random order. */
+/* Cuts [0,size) into pieces of up to `max` bytes, in random order. */
 struct piece {
     uint64_t at, size;
     bool in_memory;
 };
 
-static size_t cut(uint64_t size, uint64_t most, struct piece **pieces)
+static size_t cut(uint64_t size, uint64_t max, struct piece **pieces)
 {
     size_t count = 0, room = 16;
     *pieces = malloc(room * sizeof **pieces);
     for (uint64_t at = 0; at < size;) {
-        uint64_t n = 1 + next_random() % most;
+        uint64_t n = 1 + next_random() % max;
         n = n < size - at ? n : size - at;
         if (count == room)
             *pieces = realloc(*pieces, (room *= 2) * sizeof **pieces);
@@ -129,7 +129,7 @@ static void any_order_any_size(void **state)
 {
     (void)state;
     static const uint64_t sizes[] = {0, 1, LEAF - 1, LEAF, LEAF + 1, 5 * LEAF + 12345};
-    static const uint64_t most[] = {777, 4096, LEAF / 3, LEAF, 3 * LEAF};
+    static const uint64_t max[] = {777, 4096, LEAF / 3, LEAF, 3 * LEAF};
     for (int i = 0; i < 6; i++)
         for (int k = 0; k < 5; k++) {
             struct memory m = make_memory(sizes[i]);
@@ -137,16 +137,16 @@ static void any_order_any_size(void **state)
             struct tp_err err = {0};
             struct piece *pieces;
             uint8_t want[16], got[16];
-            size_t count = cut(m.size, most[k], &pieces);
+            size_t count = cut(m.size, max[k], &pieces);
             assert_int_equal(tp_leafhash_init(&h, m.size, &err), TP_OK);
             for (size_t p = 0; p < count; p++) {
                 const uint8_t *data = pieces[p].in_memory ? m.data + pieces[p].at : NULL;
                 assert_int_equal(tp_leafhash_written(&h, pieces[p].at, data, pieces[p].size, &err),
                                  TP_OK);
                 if (p % 5 == 0)
-                    assert_int_equal(tp_leafhash_settle(&h, read_memory, &m, &err), TP_OK);
+                    assert_int_equal(tp_leafhash_finalize(&h, read_memory, &m, &err), TP_OK);
             }
-            assert_int_equal(tp_leafhash_settle(&h, read_memory, &m, &err), TP_OK);
+            assert_int_equal(tp_leafhash_finalize(&h, read_memory, &m, &err), TP_OK);
             assert_false(tp_leafhash_pending(&h));
             assert_int_equal(tp_leafhash_final(&h, got, &err), TP_OK);
             expected_root(&m, want);
@@ -177,7 +177,7 @@ static void whole_leaves_are_not_read_back(void **state)
     assert_int_equal(tp_leafhash_written(&h, LEAF, m.data + LEAF, 3 * LEAF + 10, &err), TP_OK);
     assert_int_equal(tp_leafhash_written(&h, 0, m.data, LEAF, &err), TP_OK);
     assert_false(tp_leafhash_pending(&h));
-    assert_int_equal(tp_leafhash_settle(&h, never_read, NULL, &err), TP_OK);
+    assert_int_equal(tp_leafhash_finalize(&h, never_read, NULL, &err), TP_OK);
     assert_int_equal(tp_leafhash_final(&h, got, &err), TP_OK);
     expected_root(&m, want);
     assert_memory_equal(got, want, 16);
@@ -200,7 +200,7 @@ static enum tp_code report(struct memory *m, const struct run *runs, size_t coun
     for (size_t i = 0; i < count && !code; i++)
         code = tp_leafhash_written(&h, runs[i].at, m->data + runs[i].at, runs[i].size, &err);
     if (!code)
-        code = tp_leafhash_settle(&h, read_memory, m, &err);
+        code = tp_leafhash_finalize(&h, read_memory, m, &err);
     if (!code)
         code = tp_leafhash_final(&h, root, &err);
     tp_leafhash_close(&h);
@@ -266,14 +266,14 @@ static void *work(void *arg)
         tp_leafhash_written(w->h, p->at, p->in_memory ? w->m->data + p->at : NULL, p->size,
                             &w->err);
         if (i % 3 == 0 && !w->err.code)
-            tp_leafhash_settle(w->h, read_memory, w->m, &w->err);
+            tp_leafhash_finalize(w->h, read_memory, w->m, &w->err);
     }
     if (!w->err.code)
-        tp_leafhash_settle(w->h, read_memory, w->m, &w->err);
+        tp_leafhash_finalize(w->h, read_memory, w->m, &w->err);
     return NULL;
 }
 
-static void threads_write_and_settle(void **state)
+static void threads_write_and_finalize(void **state)
 {
     (void)state;
     struct memory m = make_memory(9 * LEAF + 4321);
@@ -330,7 +330,7 @@ static void existing_files(void **state)
 }
 
 /* A leaf whose reading failed is not lost: it can be settled later. */
-static void failed_settle_can_be_repeated(void **state)
+static void failed_finalize_can_be_repeated(void **state)
 {
     (void)state;
     struct memory m = make_memory(2 * LEAF);
@@ -340,12 +340,12 @@ static void failed_settle_can_be_repeated(void **state)
     assert_int_equal(tp_leafhash_init(&h, m.size, &err), TP_OK);
     assert_int_equal(tp_leafhash_written(&h, 0, NULL, m.size, &err), TP_OK);
     m.fail_at = 1;
-    assert_int_equal(tp_leafhash_settle(&h, read_memory, &m, &err), TP_E_INPUT);
+    assert_int_equal(tp_leafhash_finalize(&h, read_memory, &m, &err), TP_E_INPUT);
     assert_true(tp_leafhash_pending(&h));
     struct tp_err early = {0};
     assert_int_equal(tp_leafhash_final(&h, got, &early), TP_E_IO);
     m.fail_at = -1;
-    assert_int_equal(tp_leafhash_settle(&h, read_memory, &m, &second), TP_OK);
+    assert_int_equal(tp_leafhash_finalize(&h, read_memory, &m, &second), TP_OK);
     assert_int_equal(tp_leafhash_final(&h, got, &second), TP_OK);
     expected_root(&m, want);
     assert_memory_equal(got, want, 16);
@@ -384,7 +384,7 @@ static void memory_failures(void **state)
     (void)state;
     struct memory m = make_memory(LEAF);
     struct tp_leafhash h;
-    struct tp_err err = {0}, settle_err = {0}, file_err = {0};
+    struct tp_err err = {0}, finalize_err = {0}, file_err = {0};
     uint8_t root[16];
     struct tp_os saved = tp_os;
     tp_os.calloc = no_zeroed_memory;
@@ -395,7 +395,7 @@ static void memory_failures(void **state)
     assert_int_equal(tp_leafhash_init(&h, m.size, &err), TP_OK);
     assert_int_equal(tp_leafhash_written(&h, 0, NULL, m.size, &err), TP_OK);
     tp_os.malloc = no_memory;
-    assert_int_equal(tp_leafhash_settle(&h, read_memory, &m, &settle_err), TP_E_MEMORY);
+    assert_int_equal(tp_leafhash_finalize(&h, read_memory, &m, &finalize_err), TP_E_MEMORY);
     tp_os.calloc = no_zeroed_memory;
     assert_int_equal(tp_leafhash_file(m.size, 2, read_memory, &m, root, &file_err), TP_E_MEMORY);
     tp_os = saved;
@@ -410,9 +410,9 @@ int main(void)
         cmocka_unit_test(any_order_any_size),
         cmocka_unit_test(whole_leaves_are_not_read_back),
         cmocka_unit_test(holes_and_overlaps_have_no_hash),
-        cmocka_unit_test(threads_write_and_settle),
+        cmocka_unit_test(threads_write_and_finalize),
         cmocka_unit_test(existing_files),
-        cmocka_unit_test(failed_settle_can_be_repeated),
+        cmocka_unit_test(failed_finalize_can_be_repeated),
         cmocka_unit_test(text_form),
         cmocka_unit_test(memory_failures),
     };

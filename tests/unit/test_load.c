@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-enum { SMALL = 300, TENSORS = SMALL + 4, MIB = 1 << 20, MOST_PARTS = 2 * TENSORS };
+enum { SMALL = 300, TENSORS = SMALL + 4, MIB = 1 << 20, MAX_PARTS = 2 * TENSORS };
 
 static char folder[3000];
 static struct tp_os saved;
@@ -154,19 +154,19 @@ static int tear_down(void **arg)
 
 enum { LATE_COPIES = 4096 };
 
-struct late_lane {
+struct late_worker {
     struct {
         void *to;
         const void *from;
         uint64_t bytes;
     } copies[LATE_COPIES];
-    size_t count, done, marks[TP_LOAD_SLOTS];
+    size_t count, done, recorded[TP_LOAD_SLOTS];
 };
 
 struct late {
     uint8_t *memory;
     struct tp_load_size size;
-    struct late_lane *lanes;
+    struct late_worker *workers;
 };
 
 static atomic_int rings, opened, copied, failing; /* failing: copies until one fails */
@@ -183,8 +183,8 @@ static enum tp_code late_open(const struct tp_load_target *target, struct tp_loa
     assert_int_equal(size.slots, TP_LOAD_SLOTS);
     assert_int_equal(size.bytes % MIB, 0);
     l = calloc(1, sizeof *l);
-    l->memory = malloc(size.bytes * size.slots * size.lanes);
-    l->lanes = calloc(size.lanes, sizeof *l->lanes);
+    l->memory = malloc(size.bytes * size.slots * size.workers);
+    l->workers = calloc(size.workers, sizeof *l->workers);
     l->size = size;
     atomic_fetch_add(&rings, 1);
     atomic_fetch_add(&opened, 1);
@@ -192,16 +192,16 @@ static enum tp_code late_open(const struct tp_load_target *target, struct tp_loa
     return TP_OK;
 }
 
-static enum tp_code late_begin(void *ring, unsigned lane, struct tp_err *err)
+static enum tp_code late_begin(void *ring, unsigned worker, struct tp_err *err)
 {
     (void)ring;
-    return begin_code && lane == 0 ? tp_fail(err, begin_code, "no lane") : TP_OK;
+    return begin_code && worker == 0 ? tp_fail(err, begin_code, "no worker") : TP_OK;
 }
 
-static enum tp_code late_copy(void *ring, unsigned lane, void *to, const void *from,
+static enum tp_code late_copy(void *ring, unsigned worker, void *to, const void *from,
                               uint64_t bytes, struct tp_err *err)
 {
-    struct late_lane *l = &((struct late *)ring)->lanes[lane];
+    struct late_worker *l = &((struct late *)ring)->workers[worker];
     if (atomic_fetch_sub(&failing, 1) == 1)
         return tp_fail(err, TP_E_MEMORY, "no copy");
     assert_true(l->count < LATE_COPIES);
@@ -211,15 +211,15 @@ static enum tp_code late_copy(void *ring, unsigned lane, void *to, const void *f
     return TP_OK;
 }
 
-static enum tp_code late_mark(void *ring, unsigned lane, unsigned i, struct tp_err *err)
+static enum tp_code late_record(void *ring, unsigned worker, unsigned i, struct tp_err *err)
 {
-    struct late_lane *l = &((struct late *)ring)->lanes[lane];
+    struct late_worker *l = &((struct late *)ring)->workers[worker];
     (void)err;
-    l->marks[i] = l->count;
+    l->recorded[i] = l->count;
     return TP_OK;
 }
 
-static void end_copies(struct late_lane *l, size_t end)
+static void end_copies(struct late_worker *l, size_t end)
 {
     for (; l->done < end; l->done++) {
         memcpy(l->copies[l->done].to, l->copies[l->done].from, l->copies[l->done].bytes);
@@ -227,23 +227,23 @@ static void end_copies(struct late_lane *l, size_t end)
     }
     if (l->done == l->count) {
         l->done = l->count = 0;
-        memset(l->marks, 0, sizeof l->marks);
+        memset(l->recorded, 0, sizeof l->recorded);
     }
 }
 
-static enum tp_code late_take(void *ring, unsigned lane, unsigned i, void **slot,
+static enum tp_code late_take(void *ring, unsigned worker, unsigned i, void **slot,
                               struct tp_err *err)
 {
     struct late *l = ring;
-    assert_true(lane < l->size.lanes && i < l->size.slots);
-    *slot = l->memory + (lane * l->size.slots + i) * l->size.bytes;
-    end_copies(&l->lanes[lane], l->lanes[lane].marks[i]);
+    assert_true(worker < l->size.workers && i < l->size.slots);
+    *slot = l->memory + (worker * l->size.slots + i) * l->size.bytes;
+    end_copies(&l->workers[worker], l->workers[worker].recorded[i]);
     return take_code ? tp_fail(err, take_code, "no slot") : TP_OK;
 }
 
-static enum tp_code late_finish(void *ring, unsigned lane, struct tp_err *err)
+static enum tp_code late_finish(void *ring, unsigned worker, struct tp_err *err)
 {
-    struct late_lane *l = &((struct late *)ring)->lanes[lane];
+    struct late_worker *l = &((struct late *)ring)->workers[worker];
     end_copies(l, l->count);
     return finish_code ? tp_fail(err, finish_code, "no end") : TP_OK;
 }
@@ -252,22 +252,22 @@ static void late_close(void *ring)
 {
     struct late *l = ring;
     free(l->memory);
-    free(l->lanes);
+    free(l->workers);
     free(l);
     atomic_fetch_sub(&rings, 1);
 }
 
 static const struct tp_load_target late = {.open = late_open, .begin = late_begin,
                                            .take = late_take, .copy = late_copy,
-                                           .mark = late_mark, .finish = late_finish,
+                                           .record = late_record, .finish = late_finish,
                                            .close = late_close};
 
 /* ---- parts --------------------------------------------------------------- */
 
 struct parts {
     struct tp_checkpoint ckpt;
-    struct tp_load_part list[MOST_PARTS];
-    uint64_t bytes[MOST_PARTS];
+    struct tp_load_part list[MAX_PARTS];
+    uint64_t bytes[MAX_PARTS];
     size_t count;
 };
 
@@ -656,7 +656,7 @@ static void test_failing_target(void **arg)
     open_code = TP_OK;
     begin_code = TP_E_MEMORY;
     assert_int_equal(load(&p, &late, 3, 0, false, &err), TP_E_MEMORY);
-    assert_string_equal(err.what, "no lane");
+    assert_string_equal(err.what, "no worker");
     begin_code = TP_OK;
     close_parts(&p);
 }

@@ -146,7 +146,7 @@ static void models(void **state)
     assert_string_equal(of.type, "mllm");
     assert_false(of.known);
     assert_int_equal(of.hidden, 2880);
-    assert_true(tp_name_stack(&of, "m.experts.down_proj", &s) && s.is->alternates);
+    assert_true(tp_name_stack(&of, "m.experts.down_proj", &s) && s.is->interleaved);
 }
 
 static enum tp_stack_layout layout(const char *config, uint64_t a, uint64_t b, uint64_t other_a,

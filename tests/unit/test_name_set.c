@@ -98,18 +98,18 @@ static void make_name(char *name, size_t room)
 static void test_sort(void **state)
 {
     (void)state;
-    enum { MOST = 3000 };
-    static char text[MOST][64];
-    static struct tp_name_key keys[MOST], expected[MOST];
+    enum { MAX_BYTES = 3000 };
+    static char text[MAX_BYTES][64];
+    static struct tp_name_key keys[MAX_BYTES], expected[MAX_BYTES];
     for (int round = 0; round < 200; round++) {
-        size_t count = round < 20 ? (size_t)round : random_below(round % 10 ? 60 : MOST);
+        size_t count = round < 20 ? (size_t)round : random_below(round % 10 ? 60 : MAX_BYTES);
         for (size_t i = 0; i < count; i++) {
             make_name(text[i], sizeof text[i]);
             expected[i] = keys[i] = (struct tp_name_key){.name = text[i], .index = i};
         }
         qsort(expected, count, sizeof *expected, compare);
         tp_names_sort(keys, count);
-        static unsigned char seen[MOST];
+        static unsigned char seen[MAX_BYTES];
         memset(seen, 0, sizeof seen);
         for (size_t i = 0; i < count; i++) {
             assert_string_equal(keys[i].name, expected[i].name);
@@ -130,12 +130,12 @@ static bool has(char text[][64], size_t count, const char *name, size_t length, 
 static void test_search(void **state)
 {
     (void)state;
-    enum { MOST = 200 };
-    static char text[MOST][64], wanted[64];
-    static struct tp_name_key keys[MOST];
+    enum { MAX_BYTES = 200 };
+    static char text[MAX_BYTES][64], wanted[64];
+    static struct tp_name_key keys[MAX_BYTES];
     int found = 0, missed = 0;
     for (int round = 0; round < 2000; round++) {
-        size_t count = round < 20 ? (size_t)round : random_below(MOST);
+        size_t count = round < 20 ? (size_t)round : random_below(MAX_BYTES);
         for (size_t i = 0; i < count; i++) {
             make_name(text[i], sizeof text[i]);
             for (char *at = text[i]; (at = strpbrk(at, "\x01" "\x7f")) != NULL;)

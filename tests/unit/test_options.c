@@ -76,8 +76,8 @@ static void rows_are_complete(void **state)
     for (unsigned c = 0; c < TP_CMD_COUNT; c++) {
         const struct tp_command_row *row = &tp_command_rows[c];
         assert_true(row->name && row->synopsis && row->line && row->about && row->examples);
-        assert_true(row->least <= row->most);
-        for (size_t i = 0; i < row->least; i++)
+        assert_true(row->min <= row->max);
+        for (size_t i = 0; i < row->min; i++)
             assert_non_null(row->operand[i].name);
     }
 }

@@ -334,9 +334,9 @@ static void columns_are_read_in_long_runs(void **state)
         for (size_t u = 0; u < m.plan.unit_count; u++)
             for (uint64_t memory = UINT64_C(3) << 20; memory < UINT64_C(1) << 30; memory *= 2) {
                 const struct tp_unit *unit = &m.plan.units[u];
-                struct tp_box_wish wish = {1 << 20, memory / 4 + (1 << 20), 1 << 20, memory};
+                struct tp_box_hints hints = {1 << 20, memory / 4 + (1 << 20), 1 << 20, memory};
                 struct tp_grid grid;
-                assert_int_equal(tp_unit_boxes(&m.plan, unit, &wish, &grid, &m.err), TP_OK);
+                assert_int_equal(tp_unit_boxes(&m.plan, unit, &hints, &grid, &m.err), TP_OK);
                 assert_true(m.weights.items[unit->views[0].weight].form->transposed);
                 assert_true(tp_grid_memory(&m.plan, unit, &grid) <= memory);
                 assert_in_range(2 * grid.n_step, 256, UINT64_MAX);
@@ -412,23 +412,23 @@ static void no_tensor_is_taken_twice(void **state)
     write_file(moe, MOE);
     make_plan(&m, "mxfp4-ct");
     assert_int_equal(m.code, TP_OK);
-    assert_int_equal(tp_plan_check_takers(&m.plan, &err), TP_OK);
+    assert_int_equal(tp_plan_check_unique_sources(&m.plan, &err), TP_OK);
     struct tp_weight *items = m.weights.items;
     uint32_t one = m.plan.units[0].views[0].weight, two = m.plan.units[1].views[0].weight;
     uint32_t own = items[two].tensor[0], copied = m.plan.kept[0].tensor;
     items[two].tensor[0] = items[one].tensor[0];
-    assert_int_equal(tp_plan_check_takers(&m.plan, &err), TP_E_UNSUPPORTED);
+    assert_int_equal(tp_plan_check_unique_sources(&m.plan, &err), TP_E_UNSUPPORTED);
     assert_string_equal(err.tensor, m.ckpt.tensors[items[one].tensor[0]].name);
     items[two].tensor[0] = own;
     m.plan.kept[0].tensor = own; /* of a unit */
     err = (struct tp_err){0};
-    assert_int_equal(tp_plan_check_takers(&m.plan, &err), TP_E_UNSUPPORTED);
+    assert_int_equal(tp_plan_check_unique_sources(&m.plan, &err), TP_E_UNSUPPORTED);
     m.plan.kept[0].tensor = m.plan.kept[1].tensor; /* copied twice */
     err = (struct tp_err){0};
-    assert_int_equal(tp_plan_check_takers(&m.plan, &err), TP_E_UNSUPPORTED);
+    assert_int_equal(tp_plan_check_unique_sources(&m.plan, &err), TP_E_UNSUPPORTED);
     m.plan.kept[0].tensor = copied;
     err = (struct tp_err){0};
-    assert_int_equal(tp_plan_check_takers(&m.plan, &err), TP_OK);
+    assert_int_equal(tp_plan_check_unique_sources(&m.plan, &err), TP_OK);
     drop(&m);
 }
 

@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST = 2000, SOME = 5 };
+enum { MAX_BYTES = 2000, SOME = 5 };
 
 static bool have_nvrtc(void)
 {
@@ -41,7 +41,7 @@ struct plan {
     struct fp8_problem problem;
 };
 
-static struct plan plans[MOST];
+static struct plan plans[MAX_BYTES];
 static size_t plan_count;
 
 /* The same text: shared memory, blocks and shapes are not in it. */
@@ -70,7 +70,7 @@ static void add_plan(struct tp_sched_problem problem, const struct fp8_problem *
     for (size_t i = 0; i < plan_count; i++)
         if (is_same(&plans[i], &one))
             return;
-    assert_true(plan_count < MOST);
+    assert_true(plan_count < MAX_BYTES);
     plans[plan_count++] = one;
 }
 

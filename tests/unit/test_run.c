@@ -81,13 +81,13 @@ static void boxes_of_devices(void **state)
 {
     (void)state;
     for (uint64_t slot = UINT64_C(1) << 20; slot <= UINT64_C(16) << 20; slot *= 2) {
-        struct tp_devices one = {.count = 1, .lanes_per_device = 3, .slot = slot};
+        struct tp_devices one = {.count = 1, .slots_per_device = 3, .slot = slot};
         struct tp_run_options cpu = {.jobs = 3, .memory = UINT64_C(24) << 20}, gpu = cpu;
         gpu.devices = &one;
-        struct tp_box_wish without = tp_run_wish(&cpu, 3), with = tp_run_wish(&gpu, 3);
+        struct tp_box_hints without = tp_run_box_hints(&cpu, 3), with = tp_run_box_hints(&gpu, 3);
         assert_int_equal(with.limit, slot);
         gpu.same_boxes = true;
-        with = tp_run_wish(&gpu, 3);
+        with = tp_run_box_hints(&gpu, 3);
         assert_memory_equal(&with, &without, sizeof with);
     }
 }

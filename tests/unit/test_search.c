@@ -182,7 +182,7 @@ static void test_steps_are_integers(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < 100000; i++) {
-        uint32_t amax = TP_SEARCH_LEAST + (uint32_t)(next() % (TP_F32_INF_BITS - TP_SEARCH_LEAST));
+        uint32_t amax = TP_SEARCH_MIN + (uint32_t)(next() % (TP_F32_INF_BITS - TP_SEARCH_MIN));
         int e = tp_search_exponent(amax), c = (int)(next() % TP_SEARCH_INT4);
         uint16_t s = tp_search_int4_scale(amax, false, i & 1, c);
         float step = tp_bf16_to_f32(s) * tp_search_pow2(11 - e);
@@ -204,7 +204,7 @@ static void test_steps_are_integers(void **state)
 static void test_half_candidates(void **state)
 {
     (void)state;
-    for (uint32_t amax = TP_SEARCH_HALF_LEAST; amax < TP_SEARCH_HALF_END; amax += 4099)
+    for (uint32_t amax = TP_SEARCH_F16_MIN; amax < TP_SEARCH_F16_END; amax += 4099)
         for (int is_signed = 0; is_signed < 2; is_signed++) {
             int e = tp_search_exponent(amax);
             uint16_t before = 0x7C00;
@@ -213,13 +213,13 @@ static void test_half_candidates(void **state)
                 int32_t step = tp_search_int4_step(s, true, e);
                 assert_true(s > 0 && s < before);
                 assert_true((tp_search_int(tp_bits_f32(amax), e) - 7 * step) *
-                                TP_SEARCH_MOST_ROOT <= INT16_MAX);
+                                TP_SEARCH_MAX_ROOT <= INT16_MAX);
                 before = s;
             }
         }
-    assert_true(tp_search_half_live(TP_SEARCH_HALF_LEAST));
-    assert_false(tp_search_half_live(TP_SEARCH_HALF_LEAST - 1));
-    assert_false(tp_search_half_live(TP_SEARCH_HALF_END));
+    assert_true(tp_search_f16_live(TP_SEARCH_F16_MIN));
+    assert_false(tp_search_f16_live(TP_SEARCH_F16_MIN - 1));
+    assert_false(tp_search_f16_live(TP_SEARCH_F16_END));
 }
 
 /* ---- blocks that are not searched ------------------------------------------ */
@@ -279,7 +279,7 @@ static void test_nvfp4_borders(void **state)
     assert_false(tp_search_nvfp4_live(0x3F800000, -8.0f));
     assert_false(tp_search_nvfp4_live(0x3F800000, 6.0f * 0x1p-10f)); /* e4m3 of a tie: 0 */
     assert_true(tp_search_nvfp4_live(0x3F800000, 6.01f * 0x1p-10f));
-    assert_false(tp_search_nvfp4_live(TP_SEARCH_LEAST - 1, 8.0f));
+    assert_false(tp_search_nvfp4_live(TP_SEARCH_MIN - 1, 8.0f));
 }
 
 /* ---- known results ---------------------------------------------------------- */

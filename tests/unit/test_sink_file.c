@@ -86,40 +86,40 @@ static void end_world(struct world *w)
     free(w->data);
 }
 
-/* Cuts [0, BYTES) into pieces of up to `most` bytes, in random order. */
-static size_t cut(const struct world *w, uint64_t most, struct tp_piece *pieces)
+/* Cuts [0, BYTES) into pieces of up to `max` bytes, in random order. */
+static size_t cut(const struct world *w, uint64_t max, struct tp_chunk *chunks)
 {
     size_t count = 0;
     for (uint64_t at = 0; at < BYTES; count++) {
-        uint64_t size = 1 + next_random() % most;
+        uint64_t size = 1 + next_random() % max;
         if (size > BYTES - at)
             size = BYTES - at;
-        pieces[count] = (struct tp_piece){at, w->data + at, size};
+        chunks[count] = (struct tp_chunk){at, w->data + at, size};
         at += size;
     }
     for (size_t i = count; i-- > 1;) {
         size_t j = next_random() % (i + 1);
-        struct tp_piece kept = pieces[i];
-        pieces[i] = pieces[j];
-        pieces[j] = kept;
+        struct tp_chunk kept = chunks[i];
+        chunks[i] = chunks[j];
+        chunks[j] = kept;
     }
     return count;
 }
 
 struct writer {
     struct tp_sink *sink;
-    const struct tp_piece *pieces;
+    const struct tp_chunk *chunks;
     size_t count, batch;
     struct tp_err err;
     enum tp_code code;
 };
 
-static void *write_pieces(void *arg)
+static void *write_chunks(void *arg)
 {
     struct writer *w = arg;
     for (size_t i = 0; i < w->count && w->code == TP_OK; i += w->batch) {
         size_t count = w->count - i < w->batch ? w->count - i : w->batch;
-        w->code = w->sink->write_many(w->sink, 0, 0, w->pieces + i, count, &w->err);
+        w->code = w->sink->write_many(w->sink, 0, 0, w->chunks + i, count, &w->err);
     }
     return NULL;
 }
@@ -141,23 +141,23 @@ static void expect_file(const struct world *w)
 }
 
 /* Writes the world's file with that much memory; the root hash is in w->root. */
-static void write_world(struct world *w, uint64_t memory, bool drop, uint64_t most)
+static void write_world(struct world *w, uint64_t memory, bool drop, uint64_t max)
 {
     struct tp_err err = {0};
     struct tp_file_sink sink;
-    struct tp_piece *pieces = malloc(sizeof *pieces * BYTES);
+    struct tp_chunk *chunks = malloc(sizeof *chunks * BYTES);
     struct writer writers[THREADS];
     pthread_t threads[THREADS];
-    size_t count = cut(w, most, pieces);
+    size_t count = cut(w, max, chunks);
     w->done = false;
     open_sink(&sink, w, memory, drop);
     sink.done = note_done;
     sink.done_arg = w;
     for (size_t t = 0; t < THREADS; t++) {
         size_t begin = count * t / THREADS, end = count * (t + 1) / THREADS;
-        writers[t] = (struct writer){.sink = &sink.sink, .pieces = pieces + begin,
+        writers[t] = (struct writer){.sink = &sink.sink, .chunks = chunks + begin,
                                      .count = end - begin, .batch = 1 + next_random() % 200};
-        assert_int_equal(pthread_create(&threads[t], NULL, write_pieces, &writers[t]), 0);
+        assert_int_equal(pthread_create(&threads[t], NULL, write_chunks, &writers[t]), 0);
     }
     assert_int_equal(sink.sink.write(&sink.sink, 0, TP_SINK_HEADER, 0, w->header, HEADER, &err),
                      TP_OK);
@@ -167,21 +167,21 @@ static void write_world(struct world *w, uint64_t memory, bool drop, uint64_t mo
     }
     assert_true(w->done);
     tp_file_sink_close(&sink);
-    free(pieces);
+    free(chunks);
     expect_file(w);
 }
 
-static void any_pieces_any_memory(void **state)
+static void any_chunks_any_memory(void **state)
 {
     (void)state;
     static const uint64_t memory[] = {0, (UINT64_C(1) << 20) + 64, UINT64_C(64) << 20};
-    static const uint64_t most[] = {97, 5000, 700000, 3000000};
+    static const uint64_t max[] = {97, 5000, 700000, 3000000};
     struct world w;
     make_world(&w);
     uint8_t root[TP_HASH_BYTES];
     for (size_t m = 0; m < 3; m++)
         for (size_t p = m == 0 ? 1 : 0; p < 4; p++) { /* each piece a call: not the tiniest */
-            write_world(&w, memory[m], m + p == 3, most[p]);
+            write_world(&w, memory[m], m + p == 3, max[p]);
             if (m == 0 && p == 1)
                 memcpy(root, w.root, sizeof root);
             assert_memory_equal(root, w.root, sizeof root);
@@ -236,7 +236,7 @@ static void another_has_its_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_pieces_any_memory),
+        cmocka_unit_test(any_chunks_any_memory),
         cmocka_unit_test(bytes_twice),
         cmocka_unit_test(another_has_its_name),
     };

@@ -360,7 +360,7 @@ static void against(const char *from, unsigned jobs, struct tp_verify_report *re
     close_it(&b);
 }
 
-static void test_figures_do_not_depend_on_threads(void **unused)
+static void test_numbers_do_not_depend_on_threads(void **unused)
 {
     (void)unused;
     convert(source, packed, "w4a8-cutlass");
@@ -502,7 +502,7 @@ int main(void)
         cmocka_unit_test(test_last_multiple_names_the_scale),
         cmocka_unit_test(test_padding_is_found),
         cmocka_unit_test(test_eightfold_scales_and_words_are_found),
-        cmocka_unit_test(test_figures_do_not_depend_on_threads),
+        cmocka_unit_test(test_numbers_do_not_depend_on_threads),
         cmocka_unit_test(test_estimate_does_its_work),
         cmocka_unit_test(test_against_names_the_element),
         cmocka_unit_test(test_another_model_is_refused),

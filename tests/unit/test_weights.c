@@ -1,6 +1,6 @@
 /* Recognising packed weights by their tensors: siblings among sorted names, and the
  * two ways of asking for weights; what their contents say, while memory is short. */
-#include "pack/source/source_check.h"
+#include "pack/source/weight_complete.h"
 #include "pack/source/weights.h"
 
 #include "failing_memory.h"
@@ -37,11 +37,11 @@ static int tear_down(void **state)
     return rmdir(folder);
 }
 
-enum { MOST = 100 };
+enum { MAX_BYTES = 100 };
 
 struct file {
-    struct tp_st_tensor tensors[MOST];
-    char names[MOST][80];
+    struct tp_st_tensor tensors[MAX_BYTES];
+    char names[MAX_BYTES][80];
     size_t count;
 };
 
@@ -201,7 +201,7 @@ static void test_memory_that_comes_back(void **state)
         assert_int_equal(weights.count, 9);
         failing_begin(at);
         for (size_t w = 0; w < 9; w++) {
-            enum tp_code code = tp_source_check(&ckpt, &weights, w, &err);
+            enum tp_code code = tp_weight_complete(&ckpt, &weights, w, &err);
             assert_true(code == TP_OK || code == TP_E_MEMORY);
             failures += code == TP_E_MEMORY;
         }
@@ -209,7 +209,7 @@ static void test_memory_that_comes_back(void **state)
         over = failing_left;
         for (size_t w = 0; w < 9; w++) {
             err = (struct tp_err){0};
-            assert_int_equal(tp_source_check(&ckpt, &weights, w, &err), TP_OK);
+            assert_int_equal(tp_weight_complete(&ckpt, &weights, w, &err), TP_OK);
             assert_int_equal(weights.items[w].form->op.zero_add, 0);
         }
         tp_weights_close(&weights);

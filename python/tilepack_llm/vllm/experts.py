@@ -54,7 +54,7 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
         self._check_biases(bool(getattr(moe, "has_bias", False)))
         if stored["w13"].part == "up" and moe.activation.value != "swigluoai":
             raise Refused(
-                f"{prefix}: rows of gate and up take turns in the checkpoint, and vLLM's kernel "
+                f"{prefix}: rows of gate and up are interleaved in the checkpoint, and vLLM's kernel "
                 f"for {moe.activation.value} does not take them so",
                 hint="convert with --exclude for the experts",
             )
@@ -234,7 +234,7 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
             return
         side_by_side = output.grid is not None and output.grid.stretches == 2
         if packed.part != "gated" or (ranks == 1 and not side_by_side):
-            # The rows of gate and up take turns, or one rank has them all.
+            # The rows of gate and up are interleaved, or one rank has them all.
             yield (
                 Place(output, mine.box, (0, n), (0, k)),
                 Place(stored, packed.box, (rank * n, (rank + 1) * n), (0, k)),

@@ -86,13 +86,13 @@ V bool fp4_scales16(const struct fp4_job *job, const uint32_t amax[16], uint8_t 
 V vu fp4_clear(enum tp_dtype dtype, vf factor)
 {
     const vu below = v_set((dtype == TP_BF16 ? 0xFFFF : 0x1FFF) & ~7u), zero = v_set(0);
-    vu least = below, u = v_bits(factor);
+    vu min = below, u = v_bits(factor);
     for (unsigned i = 4; i < 8; i++) {
         vu b = v_bits(f_mul(factor, f_set((float)i)));
-        least = v_min(least, v_and(v_add(b, v_set(4)), below));
+        min = v_min(min, v_and(v_add(b, v_set(4)), below));
     }
-    least = v_pick(u, v_set(27u << 23), least, zero); /* 2^-100 */
-    return dtype == TP_F32 ? zero : v_pick(u, v_set(227u << 23), zero, least);
+    min = v_pick(u, v_set(27u << 23), min, zero); /* 2^-100 */
+    return dtype == TP_F32 ? zero : v_pick(u, v_set(227u << 23), zero, min);
 }
 
 /* Codes of 16 blocks of NVFP4 whose factors divide. */

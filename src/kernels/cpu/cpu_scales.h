@@ -44,15 +44,15 @@ static bool scales_dim(struct tp_layout_dim *dim, uint64_t from_per, uint64_t to
 }
 
 /* The same bits mean the same. */
-static bool scales_alike(const struct tp_plane *from, const struct tp_plane *to, bool ints)
+static bool same_scales(const struct tp_plane *from, const struct tp_plane *to, bool ints)
 {
     if (from->element != to->element || from->element == TP_ELEM_E5M3)
         return false;
     if (ints)
-        return to->element == (to->half ? TP_ELEM_F16 : TP_ELEM_BF16);
+        return to->element == (to->is_f16 ? TP_ELEM_F16 : TP_ELEM_BF16);
     return tp_element_bits(to->element) == 8 ||
            (to->element == TP_ELEM_F32 && from->factor == 0 && to->factor == 0 &&
-            !(to->least > 0));
+            !(to->min > 0));
 }
 
 /* Whole vectors of numbers as bf16, each rounded as tp_store_scale() does; returns how many. */
@@ -102,7 +102,7 @@ static void scales_convert(const struct tp_plane *from, const struct tp_plane *t
         scales_of_bytes(from, to, codec, count, out);
         return;
     }
-    if (to->element == TP_ELEM_BF16 && !to->half && abs(from->factor) < 127 &&
+    if (to->element == TP_ELEM_BF16 && !to->is_f16 && abs(from->factor) < 127 &&
         abs(to->factor) < 127)
         i = scales_bf16(from, to, ints, count, (uint16_t *)out);
     made.data = out;
@@ -153,13 +153,13 @@ static void scales_move(struct scales *s)
 
 /* Makes the source of the tiles scales of the target. False: they are more than there is room
  * for. */
-static bool scales_source(struct scales *s, enum tp_codec codec, void *scratch, uint64_t room)
+static bool scales_source(struct scales *s, enum tp_codec codec, void *scratch, uint64_t capacity)
 {
     const uint64_t count = 8 * s->from.bytes / tp_element_bits(s->from.element);
     uint8_t *made = (uint8_t *)(((uintptr_t)scratch + 63) / 64 * 64);
-    if (scales_alike(&s->from, &s->to, tp_codecs[codec].is_int))
+    if (same_scales(&s->from, &s->to, tp_codecs[codec].is_int))
         return true;
-    if (count * tp_element_bits(s->to.element) > 8 * room)
+    if (count * tp_element_bits(s->to.element) > 8 * capacity)
         return false;
     scales_convert(&s->from, &s->to, codec, count, made);
     s->tiles.in = made;

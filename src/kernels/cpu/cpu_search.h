@@ -14,7 +14,7 @@
 /* Bounds that keep everything in signed words, of a step (12 of them, less a value) and of a
  * distance (times a root weight); and from where on a reciprocal of a step is a word. Only
  * scales at the ends of e4m3 are beyond them. */
-enum { SEARCH_LEAST_STEP = 129, SEARCH_MOST_STEP = 1092, SEARCH_MOST_DISTANCE = 2184 };
+enum { SEARCH_MIN_STEP = 129, SEARCH_MAX_STEP = 1092, SEARCH_MAX_DISTANCE = 2184 };
 
 enum { SEARCH_PAIRS = 64 }; /* of the largest block */
 
@@ -91,29 +91,29 @@ V vu v_above(vu a, vu b) { return v_pick(a, b, v_set(0xFFFFFFFFu), v_set(0)); }
 /* All bits of the lanes that are searched at all: tp_search_live(). */
 V vu search_live(vu amax)
 {
-    return v_and(v_above(amax, v_set(TP_SEARCH_LEAST - 1)),
+    return v_and(v_above(amax, v_set(TP_SEARCH_MIN - 1)),
                  v_above(v_set(TP_F32_INF_BITS), amax));
 }
 
 /* The sign bit of the lanes whose largest positive value exceeds the largest negative; of
  * values that are loaded, and of others. */
-V void search_extremes(vu most[2], const vf *x, unsigned count)
+V void search_extremes(vu max[2], const vf *x, unsigned count)
 {
     for (unsigned j = 0; j < count; j++) {
-        most[0] = v_max(most[0], v_bits(x[j]));
-        most[1] = v_max(most[1], v_sub(v_bits(x[j]), v_set(0x80000000u)));
+        max[0] = v_max(max[0], v_bits(x[j]));
+        max[1] = v_max(max[1], v_sub(v_bits(x[j]), v_set(0x80000000u)));
     }
 }
 
 V vu search_flips(const struct search_source *from, unsigned size)
 {
-    vu most[2] = {v_set(0), v_set(0)};
+    vu max[2] = {v_set(0), v_set(0)};
     for (unsigned i = 0; i < size; i += 8) {
         vf x[8];
         search_load8(from, i, x);
-        search_extremes(most, x, 8);
+        search_extremes(max, x, 8);
     }
-    return v_and(v_above(most[0], most[1]), v_set(0x80000000u));
+    return v_and(v_above(max[0], max[1]), v_set(0x80000000u));
 }
 
 V vu search_pair(vf even, vf odd) { return w_low(v_rint(even), v_rint(odd)); }
@@ -132,14 +132,14 @@ V void search_take(struct search_ints *ints, const struct search_source *from, v
 }
 
 /* tp_search_root() of weights over the largest. */
-V vu search_root(vu w, vf most)
+V vu search_root(vu w, vf max)
 {
-    vu r = v_rint(f_mul(f_set((float)TP_SEARCH_MOST_ROOT), f_sqrt(f_div(f_of_ints(w), most))));
+    vu r = v_rint(f_mul(f_set((float)TP_SEARCH_MAX_ROOT), f_sqrt(f_div(f_of_ints(w), max))));
     return v_max(r, v_set(1));
 }
 
 /* The least fp32 numbers of which the root is 2, 3 .. 15; and two that no quotient reaches. */
-static const uint32_t root_least[16] = {
+static const uint32_t root_min[16] = {
     0x3C23D70A, 0x3CE38E3C, 0x3D5F0123, 0x3DB851EE, 0x3E09ABCE, 0x3E4048D3, 0x3E800000, 0x3EA468AE,
     0x3ECD5E6E, 0x3EFAE149, 0x3F16789A, 0x3F31C71D, 0x3F4F5C28, 0x3F6F37C3, 0x40000000, 0x40000000,
 };
@@ -148,26 +148,26 @@ static const uint32_t root_least[16] = {
  * reaches are not among them, but in `base`. */
 struct search_levels {
     unsigned count;
-    vu base, below[TP_SEARCH_MOST_ROOT]; /* words: the root is more above `below` */
+    vu base, below[TP_SEARCH_MAX_ROOT]; /* words: the root is more above `below` */
 };
 
 /* Let q be root_least of k. A magnitude u has k or more when the
  * quotient of u^2 + mean by the largest weight, m, is not less than q. The least such u is about
  * sqrt(m q - mean), whose square is wrong by 4 at most, as the weights are below 2^26: so from
  * 5 on it is that number, rounded, or the next. False: one of them is too small to tell. */
-V bool search_levels_of(struct search_levels *levels, vu mean, vf most)
+V bool search_levels_of(struct search_levels *levels, vu mean, vf max)
 {
     const vf zero = f_set(0.0f), mean_float = f_of_ints(mean);
     levels->count = 0;
     levels->base = w_set(1);
-    for (unsigned k = 0; k < TP_SEARCH_MOST_ROOT - 1; k++) {
-        vf square = f_sub(f_mul(most, v_floats(v_set(root_least[k]))), mean_float);
+    for (unsigned k = 0; k < TP_SEARCH_MAX_ROOT - 1; k++) {
+        vf square = f_sub(f_mul(max, v_floats(v_set(root_min[k]))), mean_float);
         vu u = v_rint(f_sqrt(f_max(square, zero))), q, near;
         near = v_and(v_above(v_set(5), u), v_above(v_rint(square), v_set((uint32_t)-8)));
         if (v_any_gt(v_set(0), near))
             return false;
-        q = v_bits(f_div(f_of_ints(v_add(w_dot(u, u), mean)), most));
-        u = v_pick(v_set(root_least[k]), q, u, v_sub(u, v_set(1)));
+        q = v_bits(f_div(f_of_ints(v_add(w_dot(u, u), mean)), max));
+        u = v_pick(v_set(root_min[k]), q, u, v_sub(u, v_set(1)));
         if (v_any_gt(u, v_set(0xFFFFFFFFu)))
             levels->below[levels->count++] = w_both(v_and(u, v_set(0xFFFF)));
         else
@@ -198,12 +198,12 @@ V void search_roots_by_levels(struct search_ints *ints, const struct search_leve
 }
 
 /* A division and a root for each value. */
-V void search_roots_of_quotients(vu *root, const vu *x, unsigned pairs, vu mean, vf most)
+V void search_roots_of_quotients(vu *root, const vu *x, unsigned pairs, vu mean, vf max)
 {
     for (unsigned i = 0; i < pairs; i++) {
         vu u = w_abs(x[i]), even = v_and(u, v_set(0xFFFF)), odd = v_srl(u, 16);
-        even = search_root(v_add(w_dot(even, even), mean), most);
-        odd = search_root(v_add(w_dot(odd, odd), mean), most);
+        even = search_root(v_add(w_dot(even, even), mean), max);
+        odd = search_root(v_add(w_dot(odd, odd), mean), max);
         root[i] = v_or(even, v_sll(odd, 16));
     }
 }
@@ -215,7 +215,7 @@ V void search_squares(const struct search_ints *ints, vu *sum, vu *big)
     *sum = v_set(0);
     for (unsigned i = 0; i < ints->size / 2; i++) {
         *sum = v_add(*sum, w_dot(ints->x[i], ints->x[i]));
-        both = w_most(both, w_abs(ints->x[i]));
+        both = w_max_signed(both, w_abs(ints->x[i]));
     }
     *big = v_max(v_srl(both, 16), v_and(both, v_set(0xFFFF)));
 }
@@ -224,12 +224,12 @@ V void search_squares(const struct search_ints *ints, vu *sum, vu *big)
  * values. */
 V void search_roots_about(struct search_ints *ints, vu mean, vu big)
 {
-    const vf most = f_of_ints(v_max(v_add(w_dot(big, big), mean), v_set(1)));
+    const vf max = f_of_ints(v_max(v_add(w_dot(big, big), mean), v_set(1)));
     struct search_levels levels;
-    if (ints->size >= 64 && search_levels_of(&levels, mean, most))
+    if (ints->size >= 64 && search_levels_of(&levels, mean, max))
         search_roots_by_levels(ints, &levels);
     else
-        search_roots_of_quotients(ints->root, ints->x, ints->size / 2, mean, most);
+        search_roots_of_quotients(ints->root, ints->x, ints->size / 2, mean, max);
 }
 
 /* Importance "magnitude" of blocks of 16, 32, 64 or 128 values. */
@@ -291,31 +291,31 @@ V struct search_sum search_end(const struct search_total *t, bool weighted)
 
 /* The best so far: which candidate, and its error. */
 struct search_best {
-    struct search_sum least;
+    struct search_sum min;
     vu choice;
 };
 
 V struct search_best search_begin(vu choice)
 {
-    const struct search_sum most = {v_set(0x7FFFFFFFu), v_set(0)};
-    return (struct search_best){most, choice};
+    const struct search_sum max = {v_set(0x7FFFFFFFu), v_set(0)};
+    return (struct search_best){max, choice};
 }
 
 /* Keeps a candidate where its error is less. Without weights the low half decides nothing:
  * high is the whole sum. */
 V void search_offer(struct search_best *best, struct search_sum sum, bool weighted, vu choice)
 {
-    const vu high = best->least.high, low = best->least.low, none = v_set(0);
+    const vu high = best->min.high, low = best->min.low, none = v_set(0);
     vu less;
     if (!weighted) {
         best->choice = v_pick(high, sum.high, choice, best->choice);
-        best->least.high = v_min(high, sum.high);
+        best->min.high = v_min(high, sum.high);
         return;
     }
     less = v_pick(high, sum.high, v_set(0xFFFFFFFFu),
                   v_pick(sum.high, high, none, v_above(low, sum.low)));
-    best->least.high = v_pick(none, less, sum.high, high);
-    best->least.low = v_pick(none, less, sum.low, low);
+    best->min.high = v_pick(none, less, sum.high, high);
+    best->min.low = v_pick(none, less, sum.low, low);
     best->choice = v_pick(none, less, choice, best->choice);
 }
 
@@ -325,10 +325,10 @@ V void search_offer(struct search_best *best, struct search_sum sum, bool weight
 NOINLINE void search_file_roots(const float *importance, uint64_t k, uint64_t size, uint16_t *root)
 {
     for (uint64_t at = 0; at < k; at += size) {
-        float most = tp_bits_f32(tp_amax_bits(importance + at, size));
-        bool any = most >= tp_bits_f32(TP_SEARCH_LEAST);
+        float max = tp_bits_f32(tp_amax_bits(importance + at, size));
+        bool any = max >= tp_bits_f32(TP_SEARCH_MIN);
         for (uint64_t i = 0; i < size; i++)
-            root[at + i] = (uint16_t)(any ? tp_search_root(importance[at + i] / most) : 1);
+            root[at + i] = (uint16_t)(any ? tp_search_root(importance[at + i] / max) : 1);
     }
 }
 

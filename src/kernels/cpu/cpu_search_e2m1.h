@@ -25,8 +25,8 @@ V struct e2m1_steps e2m1_steps_of(vu step)
                                {v_load(nearest), v_load(nearest + 32)}, false};
 }
 
-/* tp_search_nvfp4_step() of a normal scale t, at least SEARCH_LEAST_STEP and at most
- * SEARCH_MOST_STEP: one of 8 .. 15 times 16, 32 or 64, and 1024. */
+/* tp_search_nvfp4_step() of a normal scale t, at least SEARCH_MIN_STEP and at most
+ * SEARCH_MAX_STEP: one of 8 .. 15 times 16, 32 or 64, and 1024. */
 V struct e2m1_steps e2m1_steps_numbered(vu number)
 {
     static const uint16_t step[32] = {

@@ -11,9 +11,9 @@
 
 /* Integers of the values in even places of a register of words, or magnitudes of those in odd
  * ones. */
-V vu e2m1_ints(enum tp_dtype dtype, vu r, bool odd, vf factor)
+V vu e2m1_ints(enum tp_dtype dtype, vu r, bool slow, vf factor)
 {
-    vu high = odd ? v_and(r, v_set(0x7FFF0000u)) : v_sll(r, 16);
+    vu high = slow ? v_and(r, v_set(0x7FFF0000u)) : v_sll(r, 16);
     return v_rint(f_mul(dtype == TP_BF16 ? v_floats(high) : search_f16(high), factor));
 }
 
@@ -80,14 +80,14 @@ V vf fp4_factors(const struct fp4_job *job, vu scale)
 /* Up to 64 blocks of a row, sixteen at a time. Each step is done for all before the next, so that
  * a processor finds work while it waits for the results of some. */
 enum { FP4_SIXTEENS = 4 };
-struct fp4_stretch {
+struct fp4_span {
     uint64_t first; /* value */
     unsigned blocks;
     const uint8_t *values[FP4_SIXTEENS], *root[FP4_SIXTEENS]; /* root: NULL if there are none */
     uint32_t amax[FP4_SIXTEENS][16];
     float factor[FP4_SIXTEENS][16];
     uint8_t scale[FP4_SIXTEENS * 16];
-    bool odd[FP4_SIXTEENS]; /* by the reference */
+    bool slow[FP4_SIXTEENS]; /* by the reference */
     uint8_t padded[16 * 32 * 4]; /* values, roots and nibbles of the last blocks */
     uint16_t padded_root[16 * 32];
     uint8_t nibbles[16 * 16];
@@ -97,14 +97,14 @@ struct fp4_stretch {
 typedef bool fp4_search_blocks(const struct fp4_job *job, const struct search_source *from,
                                bool weighted, vu amax, vu *scale);
 
-/* Sixteen blocks of a stretch. False: not of the usual kind. */
+/* Sixteen blocks of a span. False: not of the usual kind. */
 typedef bool fp4_search_sixteen(const struct fp4_job *job, enum tp_dtype dtype,
-                                struct fp4_stretch *s, unsigned at);
+                                struct fp4_span *s, unsigned at);
 
 /* Searched scales in place of the rule's. A broken global scale is noticed where factors are
  * made. */
 V bool fp4_search_vectors(const struct fp4_job *job, enum tp_dtype dtype, unsigned size,
-                          bool weighted, struct fp4_stretch *s, unsigned at,
+                          bool weighted, struct fp4_span *s, unsigned at,
                           fp4_search_blocks *search)
 {
     const uint64_t stride = size * value_bytes(dtype);
@@ -121,7 +121,7 @@ V bool fp4_search_vectors(const struct fp4_job *job, enum tp_dtype dtype, unsign
 }
 
 V bool fp4_search16(const struct fp4_job *job, enum tp_dtype dtype, unsigned size,
-                    struct fp4_stretch *s, unsigned at, fp4_search_blocks *search)
+                    struct fp4_span *s, unsigned at, fp4_search_blocks *search)
 {
     return search_weighted(job->op, job->args)
                ? fp4_search_vectors(job, dtype, size, true, s, at, search)
@@ -141,8 +141,8 @@ V bool fp4_factors16(const struct fp4_job *job, const uint8_t scale[16], float f
 }
 
 /* Where the values and roots are; the last ones with zeros behind, where 16 are not full. */
-V void fp4_stretch_open(const struct fp4_job *job, struct fp4_stretch *s, enum tp_dtype dtype,
-                        unsigned size, const uint8_t *root)
+V void fp4_span_open(const struct fp4_job *job, struct fp4_span *s, enum tp_dtype dtype,
+                     unsigned size, const uint8_t *root)
 {
     const uint8_t *p = (const uint8_t *)job->args->in[0] + s->first * value_bytes(dtype);
     const unsigned full = s->blocks / 16, left = s->blocks % 16;
@@ -159,7 +159,7 @@ V void fp4_stretch_open(const struct fp4_job *job, struct fp4_stretch *s, enum t
 }
 
 /* Sixteen blocks by the reference, as many as there are. */
-NOINLINE void fp4_search_slow(struct fp4_job *job, struct fp4_stretch *s, unsigned at, uint8_t *dst)
+NOINLINE void fp4_search_slow(struct fp4_job *job, struct fp4_span *s, unsigned at, uint8_t *dst)
 {
     const unsigned size = job->op->block_k;
     for (unsigned b = 16 * at; b < s->blocks && b < 16 * at + 16; b++) {
@@ -172,11 +172,11 @@ NOINLINE void fp4_search_slow(struct fp4_job *job, struct fp4_stretch *s, unsign
     }
 }
 
-V void fp4_stretch_codes(struct fp4_job *job, struct fp4_stretch *s, enum tp_dtype dtype,
-                         unsigned size, unsigned at, uint8_t *dst)
+V void fp4_span_codes(struct fp4_job *job, struct fp4_span *s, enum tp_dtype dtype,
+                      unsigned size, unsigned at, uint8_t *dst)
 {
     const bool full = 16 * at + 16 <= s->blocks;
-    if (s->odd[at]) {
+    if (s->slow[at]) {
         fp4_search_slow(job, s, at, dst);
         return;
     }
@@ -186,26 +186,26 @@ V void fp4_stretch_codes(struct fp4_job *job, struct fp4_stretch *s, enum tp_dty
         memcpy(dst, s->nibbles, (size_t)(s->blocks - 16 * at) * size / 2);
 }
 
-V void fp4_search_stretch(struct fp4_job *job, struct fp4_stretch *s, enum tp_dtype dtype,
-                          unsigned size, uint8_t *dst, fp4_search_sixteen *search)
+V void fp4_search_span(struct fp4_job *job, struct fp4_span *s, enum tp_dtype dtype,
+                       unsigned size, uint8_t *dst, fp4_search_sixteen *search)
 {
     const unsigned sixteens = (s->blocks + 15) / 16;
     for (unsigned i = 0; i < sixteens; i++)
         block_amax16(dtype, s->values[i], size, 16, s->amax[i]);
     for (unsigned i = 0; i < sixteens; i++)
-        s->odd[i] = !fp4_scales16(job, s->amax[i], s->scale + 16 * i, NULL);
+        s->slow[i] = !fp4_scales16(job, s->amax[i], s->scale + 16 * i, NULL);
     for (unsigned i = 0; i < sixteens; i++) {
         for (unsigned j = 0; j < 16 * size * value_bytes(dtype); j += 64)
             v_prefetch(s->values[i] + 4096 + j);
-        s->odd[i] = s->odd[i] || !search(job, dtype, s, i);
+        s->slow[i] = s->slow[i] || !search(job, dtype, s, i);
     }
     for (unsigned i = 0; i < sixteens; i++)
-        s->odd[i] = s->odd[i] || !fp4_factors16(job, s->scale + 16 * i, s->factor[i]);
+        s->slow[i] = s->slow[i] || !fp4_factors16(job, s->scale + 16 * i, s->factor[i]);
     for (unsigned i = 0; i < sixteens; i++)
-        fp4_stretch_codes(job, s, dtype, size, i, dst + 16 * i * size / 2);
+        fp4_span_codes(job, s, dtype, size, i, dst + 16 * i * size / 2);
 }
 
-V void fp4_search_row(struct fp4_job *job, struct fp4_stretch *s, enum tp_dtype dtype,
+V void fp4_search_row(struct fp4_job *job, struct fp4_span *s, enum tp_dtype dtype,
                       unsigned size, uint64_t row, const uint8_t *root, uint8_t *codes,
                       fp4_search_sixteen *search)
 {
@@ -214,8 +214,8 @@ V void fp4_search_row(struct fp4_job *job, struct fp4_stretch *s, enum tp_dtype 
         unsigned b = 0;
         s->first = row * k + at;
         s->blocks = (unsigned)tp_min_u64(FP4_SIXTEENS * 16, (k - at) / size);
-        fp4_stretch_open(job, s, dtype, size, root ? root + 2 * at : NULL);
-        fp4_search_stretch(job, s, dtype, size, codes + s->first / 2, search);
+        fp4_span_open(job, s, dtype, size, root ? root + 2 * at : NULL);
+        fp4_search_span(job, s, dtype, size, codes + s->first / 2, search);
         for (; b + 4 <= s->blocks; b += 4) /* four lie together, row-major or in tiles */
             memcpy(job->scale.data + tp_plane_at(&job->scale, n, at + b * size), s->scale + b, 4);
         for (; b < s->blocks; b++)
@@ -228,7 +228,7 @@ V void fp4_search_rows(const struct tp_op *op, struct tp_args *args, enum tp_dty
 {
     const struct tp_box3 box = args->box;
     struct fp4_job job;
-    struct fp4_stretch stretch;
+    struct fp4_span span;
     const uint8_t *root = NULL;
     if (!fp4_open(&job, op, args))
         return;
@@ -237,7 +237,7 @@ V void fp4_search_rows(const struct tp_op *op, struct tp_args *args, enum tp_dty
             tp_plane_enter(&job.scale, row / box.n);
             root = search_expert_roots(op, args, row / box.n);
         }
-        fp4_search_row(&job, &stretch, dtype, size, row, root,
+        fp4_search_row(&job, &span, dtype, size, row, root,
                        args->out[tp_op_find(op, TP_ROLE_CODES)], search);
     }
 }

@@ -50,9 +50,9 @@ V void group_load(struct search_group *group, enum tp_dtype dtype, const uint8_t
 /* Whether the largest positive value exceeds the largest negative: tp_search_flips(). */
 V bool group_flips(const struct search_group *group)
 {
-    vu most[2] = {v_set(0), v_set(0)};
-    search_extremes(most, group->x, 2 * GROUP_WORDS);
-    return (int32_t)v_hmax(most[0]) > (int32_t)v_hmax(most[1]);
+    vu max[2] = {v_set(0), v_set(0)};
+    search_extremes(max, group->x, 2 * GROUP_WORDS);
+    return (int32_t)v_hmax(max[0]) > (int32_t)v_hmax(max[1]);
 }
 
 /* Values times a factor as integers, words in order. */
@@ -130,18 +130,18 @@ V vu group_roots_of_places(float mean, float largest)
         0xC4p-10f,  0xE1p-10f,  0x100p-10f, 0x121p-10f, 0x144p-10f, 0x169p-10f, 0x190p-10f,
         0x1B9p-10f, 0x1E4p-10f, 0x211p-10f, 0x240p-10f, 0x271p-10f, 0x2A4p-10f, 0x2D9p-10f,
         0x310p-10f, 0x349p-10f, 0x384p-10f, 0x3C1p-10f};
-    const float most = largest * largest, scale = 225.0f / (most + mean);
-    const vf part = f_set(mean * scale), all = f_set(most * scale);
+    const float max = largest * largest, scale = 225.0f / (max + mean);
+    const vf part = f_set(mean * scale), all = f_set(max * scale);
     vu root[2];
     UNROLL
     for (unsigned i = 0; i < 2; i++) {
         vf w = f_mul_add(f_load_f32(squares + i * VL), all, part);
         root[i] = v_rint(f_sub(f_mul(w, f_inverse_root(w)), f_set(0.2f)));
     }
-    return w_most(w_of_two(root[0], root[1]), w_set(1));
+    return w_max_signed(w_of_two(root[0], root[1]), w_set(1));
 }
 
-/* Above which magnitudes the root is 2, 3 .. 15, of weights u^2 + mean over the largest, `most`,
+/* Above which magnitudes the root is 2, 3 .. 15, of weights u^2 + mean over the largest, `max`,
  * which is 2^22 at least, as search_levels_of() finds them, but without a division and a square
  * root. *near: the least distance of a square to 6. The square root is wrong by 2^-14 of it, which
  * leaves it one of the same two.
@@ -150,22 +150,22 @@ V vu group_roots_of_places(float mean, float largest)
  * w / m is rounded to c or more when w - c m + h m > 0: it is never in the middle of two numbers.
  * The difference is rounded once, and not at all near -h m, where it is an integer below 2^24 in
  * units of the last place. */
-V vu group_levels_near(uint32_t mean, uint32_t most, vf *near)
+V vu group_levels_near(uint32_t mean, uint32_t max, vf *near)
 {
     static const uint32_t half[16] = {
         0x30000000, 0x30800000, 0x31000000, 0x31800000, 0x32000000, 0x32000000,
         0x32000000, 0x32800000, 0x32800000, 0x32800000, 0x33000000, 0x33000000,
         0x33000000, 0x33000000, 0x33800000, 0x33800000,
     };
-    const vf all = f_of_ints(v_set(most)), part = f_of_ints(v_set(mean));
-    const vf least = f_load_f32(root_least);
-    vf square = f_mul_sub(all, least, part), w, beyond;
+    const vf all = f_of_ints(v_set(max)), part = f_of_ints(v_set(mean));
+    const vf min = f_load_f32(root_min);
+    vf square = f_mul_sub(all, min, part), w, beyond;
     vu u;
     *near = f_min(*near, f_abs(f_sub(square, f_set(6.0f))));
     square = f_max(square, f_set(0x1p-40f));
     u = v_rint(f_mul(square, f_inverse_root(square)));
     w = f_of_ints(v_add(w_dot(u, u), v_set(mean)));
-    beyond = f_mul_add(f_load_f32(half), all, f_sub_mul(w, least, all));
+    beyond = f_mul_add(f_load_f32(half), all, f_sub_mul(w, min, all));
     return v_min(v_pick(v_set(0), v_bits(beyond), u, v_sub(u, v_set(1))), v_set(4095));
 }
 
@@ -179,7 +179,7 @@ V bool group_growth_of_roots(vu add[4], const struct search_fours *of)
     const vu root = group_roots_of_places((float)of->mean[0], (float)of->largest[0]);
     const vu before = w_sub(root, w_set(1)), base = w_add(w_sll(root, 8), w_set(255));
     vf near = f_set(0x1p20f);
-    uint32_t most = 0;
+    uint32_t max = 0;
     UNROLL
     for (unsigned r = 0; r < 4; r++) {
         const uint32_t largest = of->largest[r];
@@ -187,11 +187,11 @@ V bool group_growth_of_roots(vu add[4], const struct search_fours *of)
         const vu start = w_mul_high(v_load(starts), w_set((uint16_t)(largest + 1)));
         /* how far into the place the level is, -1 before it */
         vu next = w_sub(w_lookup32(w_of_lanes(level), before), start);
-        next = w_least(w_most(next, w_set(0xFFFF)), w_set(255));
+        next = w_min_signed(w_max_signed(next, w_set(0xFFFF)), w_set(255));
         add[r] = w_sub(w_sub(base, start), next);
-        most = largest > most ? largest : most;
+        max = largest > max ? largest : max;
     }
-    return most < 4096 && !v_any_gt(v_bits(f_set(16.0f)), v_bits(near));
+    return max < 4096 && !v_any_gt(v_bits(f_set(16.0f)), v_bits(near));
 }
 
 /* `per_place`: words, both; a magnitude's place is the high word of its product with it. */
@@ -207,22 +207,22 @@ V void group_roots_of_growth(vu root[GROUP_WORDS], vu add, uint32_t per_place,
 
 #else
 
-/* Above which magnitudes the root is 2, 3 .. 15, of weights u^2 + mean over the largest, `most`,
+/* Above which magnitudes the root is 2, 3 .. 15, of weights u^2 + mean over the largest, `max`,
  * which is 2^22 at least: the roots grow by less than 1.9 in 256. search_levels_of() has the
  * reasons. False: a level is too small to tell. */
-V bool group_levels(vu level[16 / VL], uint32_t mean, uint32_t most)
+V bool group_levels(vu level[16 / VL], uint32_t mean, uint32_t max)
 {
-    const vf zero = f_set(0.0f), all = f_of_ints(v_set(most)), part = f_of_ints(v_set(mean));
+    const vf zero = f_set(0.0f), all = f_of_ints(v_set(max)), part = f_of_ints(v_set(mean));
     vu near = v_set(0);
     UNROLL
     for (unsigned i = 0; i < 16 / VL; i++) {
-        const vu least = v_load(root_least + i * VL);
-        vf square = f_sub(f_mul(all, v_floats(least)), part);
+        const vu min = v_load(root_min + i * VL);
+        vf square = f_sub(f_mul(all, v_floats(min)), part);
         vu u = v_rint(f_sqrt(f_max(square, zero))), q;
         vu small = v_above(v_set(5), u);
         near = v_or(near, v_and(small, v_above(v_rint(square), v_set((uint32_t)-8))));
         q = v_bits(f_div(f_of_ints(v_add(w_dot(u, u), v_set(mean))), all));
-        level[i] = v_min(v_pick(least, q, u, v_sub(u, v_set(1))), v_set(4095));
+        level[i] = v_min(v_pick(min, q, u, v_sub(u, v_set(1))), v_set(4095));
     }
     return !v_any_gt(v_set(0), near);
 }

@@ -14,7 +14,7 @@
 #include "kernels/cpu/cpu_search_group.h"
 #include "kernels/cpu/cpu_words.h"
 
-enum { W4A8_STEPS = 32, W4A8_MOST = 0x7FF800 }; /* the mantissa of 4095.5, a tie */
+enum { W4A8_STEPS = 32, W4A8_MAX = 0x7FF800 }; /* the mantissa of 4095.5, a tie */
 
 /* The multiples of a usual scale as the kernel rounds them. A magnitude's code grows in the
  * middle between two of them, which are 128 or more from each other. */
@@ -63,13 +63,13 @@ struct w4a8_group {
 /* The candidates of one group with one channel scale. Those below the least one are the least
  * one again, which does not win a second time. */
 struct w4a8_range {
-    uint8_t t, least;
+    uint8_t t, min;
     uint32_t unit, largest; /* the largest magnitude as integer */
 };
 
 V unsigned w4a8_candidate(const struct w4a8_range *range, unsigned c)
 {
-    return range->t >= range->least + c ? range->t - c : range->least;
+    return range->t >= range->min + c ? range->t - c : range->min;
 }
 
 V unsigned w4a8_step(const struct w4a8_range *range, unsigned t)
@@ -144,11 +144,11 @@ static void w4a8_signed_multiples(int32_t of[16], unsigned step)
 }
 
 /* So that a place is not wider than what is between two middles. */
-static uint16_t w4a8_factor(unsigned least)
+static uint16_t w4a8_factor(unsigned min)
 {
     int32_t distance = INT32_MAX, of[16];
-    for (unsigned c = 0; c < TP_SEARCH_GROUPS && least + c < W4A8_STEPS; c++) {
-        w4a8_signed_multiples(of, least + c);
+    for (unsigned c = 0; c < TP_SEARCH_GROUPS && min + c < W4A8_STEPS; c++) {
+        w4a8_signed_multiples(of, min + c);
         for (int q = 0; q < 14; q++)
             if ((of[q + 2] - of[q]) / 2 < distance)
                 distance = (of[q + 2] - of[q]) / 2;
@@ -179,18 +179,18 @@ static void w4a8_places_of(struct w4a8_places *places, unsigned step, int32_t fa
     }
 }
 
-static __attribute__((noinline)) void w4a8_make_tables(struct w4a8_tables *tables, unsigned least)
+static __attribute__((noinline)) void w4a8_make_tables(struct w4a8_tables *tables, unsigned min)
 {
-    tables->factor = w4a8_factor(least);
-    for (unsigned c = 0; c < TP_SEARCH_GROUPS && least + c < W4A8_STEPS; c++)
-        w4a8_places_of(&tables->candidate[c], least + c, tables->factor);
+    tables->factor = w4a8_factor(min);
+    for (unsigned c = 0; c < TP_SEARCH_GROUPS && min + c < W4A8_STEPS; c++)
+        w4a8_places_of(&tables->candidate[c], min + c, tables->factor);
 }
 
-V const struct w4a8_tables *w4a8_tables_at(struct w4a8_tables *all, unsigned least)
+V const struct w4a8_tables *w4a8_tables_at(struct w4a8_tables *all, unsigned min)
 {
-    if (all[least].factor == 0)
-        w4a8_make_tables(&all[least], least);
-    return &all[least];
+    if (all[min].factor == 0)
+        w4a8_make_tables(&all[min], min);
+    return &all[min];
 }
 
 /* The sums of a lane, 2^31 - 1 at most. */
@@ -205,7 +205,7 @@ V vu w4a8_error_four(const vu x[GROUP_WORDS], const vu place[GROUP_WORDS],
         d = w_sub(d, w_lookup32(half, place[i]));
         if (weighted)
             d = w_mul(d, root[i]);
-        sum = w_dot_most(sum, d, d);
+        sum = w_dot_max(sum, d, d);
     }
     return sum;
 }
@@ -234,8 +234,8 @@ V void w4a8_totals_usual(struct w4a8_tables *all, const struct w4a8_group *group
                          enum w4a8_sum how, unsigned r, const struct w4a8_range *range,
                          struct search_total total[TP_SEARCH_GROUPS])
 {
-    const unsigned least = w4a8_step(range, range->least);
-    const struct w4a8_tables *tables = w4a8_tables_at(all, least);
+    const unsigned min = w4a8_step(range, range->min);
+    const struct w4a8_tables *tables = w4a8_tables_at(all, min);
     const vu factor = w_set(tables->factor);
     vu place[GROUP_WORDS];
     UNROLL
@@ -244,7 +244,7 @@ V void w4a8_totals_usual(struct w4a8_tables *all, const struct w4a8_group *group
     UNROLL
     for (unsigned c = 0; c < TP_SEARCH_GROUPS; c++)
         total[c] = w4a8_error_usual(group->x[r], place, group->root[r], how,
-                                    &tables->candidate[w4a8_candidate(range, c) - range->least]);
+                                    &tables->candidate[w4a8_candidate(range, c) - range->min]);
 }
 
 #else
@@ -352,15 +352,15 @@ V void w4a8_sums(const struct search_total total[TP_SEARCH_GROUPS], enum w4a8_su
 
 /* The least error times 4, and its number: without branches: they would be mispredicted. Errors are
  * below 2^47. */
-V uint64_t w4a8_least(const uint64_t error[TP_SEARCH_GROUPS])
+V uint64_t w4a8_min(const uint64_t error[TP_SEARCH_GROUPS])
 {
-    uint64_t least = 4 * error[0];
+    uint64_t min = 4 * error[0];
     UNROLL
     for (unsigned c = 1; c < TP_SEARCH_GROUPS; c++) {
         uint64_t other = 4 * error[c] + c;
-        least = other < least ? other : least;
+        min = other < min ? other : min;
     }
-    return least;
+    return min;
 }
 
 #endif

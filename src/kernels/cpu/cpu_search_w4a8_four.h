@@ -10,22 +10,22 @@
 #include "kernels/cpu/cpu_search_w4a8_error.h"
 
 #define W4A8_ALL_USUAL 0x80808080u
-enum { W4A8_MOST_PART = (1 << 30) - 1 }; /* of an error, of four */
+enum { W4A8_MAX_PART = (1 << 30) - 1 }; /* of an error, of four */
 
 /* What a row's groups have in common. */
 struct w4a8_row {
     vf reciprocal;
-    vu most, total; /* exponents of the largest values; errors so far, 64 bits each */
+    vu max, total; /* exponents of the largest values; errors so far, 64 bits each */
 };
 
 V struct w4a8_row w4a8_open_row(const struct search_strip *s, unsigned l)
 {
-    uint32_t reciprocal[VL] = {0}, most[VL] = {0};
+    uint32_t reciprocal[VL] = {0}, max[VL] = {0};
     for (unsigned r = 0; r < TP_SEARCH_TOPS; r++) {
         reciprocal[r] = tp_f32_bits(s->reciprocal[r][l]);
-        most[r] = s->most[r][l] >> 23;
+        max[r] = s->max[r][l] >> 23;
     }
-    return (struct w4a8_row){v_floats(v_load(reciprocal)), v_load(most), v_set(0)};
+    return (struct w4a8_row){v_floats(v_load(reciprocal)), v_load(max), v_set(0)};
 }
 
 V void w4a8_close_row(struct search_strip *s, const struct w4a8_row *row, unsigned l)
@@ -58,7 +58,7 @@ V void w4a8_take_four(const struct search_strip *s, const struct w4a8_row *row,
     v_store(four->per_place, w_both(per_place));
     four->t = v_and(v_of_four(w4a8_choices(s, group->g, group->l)), v_set(0x7F));
     v_store(four->step, v_sub(v_add(four->t, v_srl(unit, 20)), v_set(1128)));
-    four->shift = v_sub(row->most, v_srl(v_bits(a), 23));
+    four->shift = v_sub(row->max, v_srl(v_bits(a), 23));
     UNROLL
     for (unsigned r = 0; r < TP_SEARCH_TOPS; r++) {
         group_take(&group->values, f_set(tp_bits_f32(factor[r])), group->x[r]);
@@ -98,7 +98,7 @@ V vu w4a8_errors_four(struct search_strip *s, const struct w4a8_group *group, bo
 {
     const unsigned last = TP_SEARCH_GROUPS - 1;
     const struct w4a8_tables *tables = w4a8_tables_at(s->tables, group->four.step[r] - last);
-    const vu factor = v_set(0x10001u * tables->factor), most = v_set(INT32_MAX);
+    const vu factor = v_set(0x10001u * tables->factor), max = v_set(INT32_MAX);
     vu place[GROUP_WORDS], total[TP_SEARCH_GROUPS], a, b;
     UNROLL
     for (unsigned i = 0; i < GROUP_WORDS; i++)
@@ -107,31 +107,31 @@ V vu w4a8_errors_four(struct search_strip *s, const struct w4a8_group *group, bo
     for (unsigned c = 0; c < TP_SEARCH_GROUPS; c++)
         total[c] = w4a8_error_four(group->x[r], place, group->root[r], weighted,
                                    &tables->candidate[last - c]);
-    a = v_lower(v_sums_of_halves(total[0], total[1]), most);
-    b = v_lower(v_sums_of_halves(total[2], total[3]), most);
-    return v_lower(v_sums_of_quarters(a, b), v_set(W4A8_MOST_PART));
+    a = v_lower(v_sums_of_halves(total[0], total[1]), max);
+    b = v_lower(v_sums_of_halves(total[2], total[3]), max);
+    return v_lower(v_sums_of_quarters(a, b), v_set(W4A8_MAX_PART));
 }
 
 /* The best scale with each channel scale, of a group with four candidates. False: an error is so
- * large that a part of it may be W4A8_MOST_PART instead. Where the least sum is below that, it has
+ * large that a part of it may be W4A8_MAX_PART instead. Where the least sum is below that, it has
  * no such part, and the others are not less than they seem. */
 V bool w4a8_fit_four(struct search_strip *s, struct w4a8_row *row, const struct w4a8_group *group,
                      bool weighted)
 {
     static const uint32_t number[16] = {0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3};
-    const vu beyond = v_set(W4A8_MOST_PART);
-    vu part[TP_SEARCH_TOPS], error, least, best;
+    const vu beyond = v_set(W4A8_MAX_PART);
+    vu part[TP_SEARCH_TOPS], error, min, best;
     uint32_t choice;
     UNROLL
     for (unsigned r = 0; r < TP_SEARCH_TOPS; r++)
         part[r] = w4a8_errors_four(s, group, weighted, r);
     error = v_quarter_sums(part);
-    least = v_quarter_least(error);
-    best = v_quarter_least(v_pick_same(error, least, v_load(number), beyond));
-    if (v_any_gt(v_lower(least, beyond), v_set(W4A8_MOST_PART - 1)))
+    min = v_quarter_min(error);
+    best = v_quarter_min(v_pick_same(error, min, v_load(number), beyond));
+    if (v_any_gt(v_lower(min, beyond), v_set(W4A8_MAX_PART - 1)))
         return false;
-    least = v_srl_by(v_of_quarters(least), v_sll(group->four.shift, 1));
-    row->total = d_add(row->total, d_of_lanes(least));
+    min = v_srl_by(v_of_quarters(min), v_sll(group->four.shift, 1));
+    row->total = d_add(row->total, d_of_lanes(min));
     choice = v_to_four(v_sub(group->four.t, v_of_quarters(best)));
     choice |= group->flip ? W4A8_ALL_USUAL : 0;
     memcpy(w4a8_choice(s, 0, group->g, group->l), &choice, sizeof choice);

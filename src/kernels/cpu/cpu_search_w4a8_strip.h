@@ -31,7 +31,7 @@ struct search_strip {
     bool by_rule[16], by_reference[16];
     uint32_t top[16];         /* index of the largest group */
     uint32_t free_top[TP_SEARCH_TOPS][16]; /* 1: at the floor, so that its scale is free */
-    uint32_t most[TP_SEARCH_TOPS][16]; /* bits of the largest a of groups that are not dead */
+    uint32_t max[TP_SEARCH_TOPS][16]; /* bits of the largest a of groups that are not dead */
     uint64_t total[TP_SEARCH_TOPS][16]; /* the error, in units of most's exponent */
     uint16_t top_scale[TP_SEARCH_TOPS][16];
     float channel[TP_SEARCH_TOPS][16], reciprocal[TP_SEARCH_TOPS][16];
@@ -62,16 +62,16 @@ V vu w4a8_fixed(const struct search_strip *s, unsigned r, uint64_t g, unsigned i
     return v_pick(v_set(0), other, v_set(0), v_above(v_set(1), v_load(s->free_top[r] + i)));
 }
 
-/* All bits of lanes whose candidates from t down to `least` are normal scales, and the largest
+/* All bits of lanes whose candidates from t down to `min` are normal scales, and the largest
  * magnitude is below 13 times the least, and below 4096 as integer. With e4m3's multiples of
- * 6.67 or more in place of 7, no value is further than SEARCH_MOST_DISTANCE from the last. */
-V vu w4a8_usual(vu t, vu least, vf a, vu unit)
+ * 6.67 or more in place of 7, no value is further than SEARCH_MAX_DISTANCE from the last. */
+V vu w4a8_usual(vu t, vu min, vf a, vu unit)
 {
-    const vf last = f_mul(v_floats(v_add(v_sll(least, 20), v_set(120u << 23))), f_set(13.0f));
+    const vf last = f_mul(v_floats(v_add(v_sll(min, 20), v_set(120u << 23))), f_set(13.0f));
     const vu id = v_sub(v_add(t, v_srl(unit, 20)), v_set(1128)), all = v_set(0xFFFFFFFFu);
-    vu odd = v_or(v_above(v_set(8), least), v_above(id, v_set(W4A8_STEPS - 1)));
-    odd = v_or(odd, v_above(v_and(v_bits(a), v_set(0x7FFFFF)), v_set(W4A8_MOST - 1)));
-    return v_xor(v_or(odd, v_above(v_bits(a), v_bits(last))), all);
+    vu unusual = v_or(v_above(v_set(8), min), v_above(id, v_set(W4A8_STEPS - 1)));
+    unusual = v_or(unusual, v_above(v_and(v_bits(a), v_set(0x7FFFFF)), v_set(W4A8_MAX - 1)));
+    return v_xor(v_or(unusual, v_above(v_bits(a), v_bits(last))), all);
 }
 
 /* The largest candidate of group g, and the least. */
@@ -85,34 +85,34 @@ V vu w4a8_candidates(const struct search_strip *s, unsigned r, uint64_t g, unsig
 /* The largest candidate of every group g with channel scale r, and largest values so far; with
  * weights, rows whose smallest candidate is so far below a group's largest value that a product
  * would not fit a word go by the reference. */
-V vu w4a8_survey_group(const struct search_strip *s, unsigned r, uint64_t g, unsigned i, vu *most,
+V vu w4a8_survey_group(const struct search_strip *s, unsigned r, uint64_t g, unsigned i, vu *max,
                        vu *far)
 {
     vf a;
     vu t, alive = w4a8_alive(s, r, g, i, &a, &t), unit = search_unit(v_bits(a));
-    vu least = w4a8_candidates(s, r, g, i, &t), usual = w4a8_usual(t, least, a, unit), beyond;
-    *most = v_max(*most, v_and(v_bits(a), alive));
+    vu min = w4a8_candidates(s, r, g, i, &t), usual = w4a8_usual(t, min, a, unit), beyond;
+    *max = v_max(*max, v_and(v_bits(a), alive));
     if (v_any_gt(alive, v_and(usual, alive)) || v_any_gt(v_and(usual, alive), alive)) {
-        beyond = v_sub(v_rint(f_mul(a, v_floats(unit))), w4a8_values_of(least, unit).of[7]);
-        *far = v_or(*far, v_and(alive, v_above(beyond, v_set(SEARCH_MOST_DISTANCE))));
+        beyond = v_sub(v_rint(f_mul(a, v_floats(unit))), w4a8_values_of(min, unit).of[7]);
+        *far = v_or(*far, v_and(alive, v_above(beyond, v_set(SEARCH_MAX_DISTANCE))));
     }
     return v_and(alive, v_or(t, v_and(usual, v_set(0x80))));
 }
 
 V void w4a8_survey(struct search_strip *s, bool weighted, unsigned i)
 {
-    vu most[TP_SEARCH_TOPS], far = v_set(0);
+    vu max[TP_SEARCH_TOPS], far = v_set(0);
     uint32_t is_far[VL];
     for (unsigned r = 0; r < TP_SEARCH_TOPS; r++)
-        most[r] = v_set(0);
+        max[r] = v_set(0);
     for (uint64_t g = 0; g < s->groups; g++) {
         vu all = v_set(0);
         for (unsigned r = 0; r < TP_SEARCH_TOPS; r++)
-            all = v_or(all, v_sll(w4a8_survey_group(s, r, g, i, &most[r], &far), 8 * r));
+            all = v_or(all, v_sll(w4a8_survey_group(s, r, g, i, &max[r], &far), 8 * r));
         v_store(s->t + TP_SEARCH_TOPS * (16 * g + i), all);
     }
     for (unsigned r = 0; r < TP_SEARCH_TOPS; r++)
-        v_store(s->most[r] + i, most[r]);
+        v_store(s->max[r] + i, max[r]);
     v_store(is_far, far);
     for (unsigned l = 0; l < VL && weighted; l++)
         s->by_reference[i + l] |= is_far[l] && !s->by_rule[i + l];
@@ -156,9 +156,9 @@ V void w4a8_last(vu last[GROUP_BYTES], const vu x[GROUP_WORDS])
  * are at most half of what is between two, and that is less than 600. */
 V bool w4a8_narrow(const struct search_strip *s, const struct w4a8_range *range)
 {
-    const uint32_t most = VBYTES == 64 ? 1544 : VBYTES == 32 ? 1092 : 772;
-    const struct w4a8_multiples *of = &s->multiples[w4a8_step(range, range->least)];
-    return range->largest <= most + of->low[7] + 256u * of->high[7];
+    const uint32_t max = VBYTES == 64 ? 1544 : VBYTES == 32 ? 1092 : 772;
+    const struct w4a8_multiples *of = &s->multiples[w4a8_step(range, range->min)];
+    return range->largest <= max + of->low[7] + 256u * of->high[7];
 }
 
 V void w4a8_errors_usual(struct search_strip *s, const struct w4a8_group *group,
@@ -188,9 +188,9 @@ V void w4a8_fit(struct search_strip *s, const struct w4a8_group *group, bool wei
     uint8_t *choice = w4a8_choice(s, r, group->g, group->l), t = *choice & 0x7F;
     const float a = w4a8_largest(s, r, group->g, group->l), unit = w4a8_unit(a);
     const bool top = group->g == s->top[group->l] && !s->free_top[r][group->l];
-    const uint8_t least = top ? t : t > TP_SEARCH_GROUPS ? t - (TP_SEARCH_GROUPS - 1) : 1;
-    const struct w4a8_range range = {t, least, tp_f32_bits(unit), (uint32_t)rintf(a * unit)};
-    const uint32_t shift = 2 * ((s->most[r][group->l] >> 23) - (tp_f32_bits(a) >> 23));
+    const uint8_t min = top ? t : t > TP_SEARCH_GROUPS ? t - (TP_SEARCH_GROUPS - 1) : 1;
+    const struct w4a8_range range = {t, min, tp_f32_bits(unit), (uint32_t)rintf(a * unit)};
+    const uint32_t shift = 2 * ((s->max[r][group->l] >> 23) - (tp_f32_bits(a) >> 23));
     uint64_t error[TP_SEARCH_GROUPS], best;
     if (t == 0)
         return;
@@ -202,7 +202,7 @@ V void w4a8_fit(struct search_strip *s, const struct w4a8_group *group, bool wei
         w4a8_errors_usual(s, group, W4A8_NARROW, r, &range, error);
     else
         w4a8_errors_usual(s, group, W4A8_WEIGHTED, r, &range, error);
-    best = w4a8_least(error);
+    best = w4a8_min(error);
     if (shift < 64)
         s->total[r][group->l] += best / 4 >> shift;
     *choice = (uint8_t)((t - best % 4) | group->flip >> 24);
@@ -238,7 +238,7 @@ static void w4a8_choose(struct search_strip *s)
     for (unsigned r = 0; r < TP_SEARCH_TOPS; r++)
         for (unsigned l = 0; l < 16; l++) {
             double chan = (double)s->channel[r][l];
-            int e = s->most[r][l] ? tp_search_exponent(s->most[r][l]) : -126;
+            int e = s->max[r][l] ? tp_search_exponent(s->max[r][l]) : -126;
             double cost = ldexp((double)s->total[r][l] * (chan * chan), 2 * e);
             if (r == 0 || (!s->free_top[r][l] && cost < s->cost[l])) {
                 s->cost[l] = cost;
@@ -269,19 +269,19 @@ static __attribute__((noinline)) void w4a8_try_all(struct search_strip *s)
 /* The groups' largest magnitudes, and which of them is the largest one. */
 static uint32_t w4a8_survey_row(struct search_strip *s, unsigned l)
 {
-    uint32_t most = 0, amax[16];
+    uint32_t max = 0, amax[16];
     s->top[l] = 0;
     for (uint64_t g = 0; g < s->groups; g++) {
         if (g % 16 == 0)
             block_amax16(s->dtype, w4a8_values_at(s, g, l), 128,
                          (unsigned)tp_min_u64(16, s->groups - g), amax);
         s->amax[16 * g + l] = amax[g % 16];
-        if (amax[g % 16] > most) {
-            most = amax[g % 16];
+        if (amax[g % 16] > max) {
+            max = amax[g % 16];
             s->top[l] = (uint32_t)g;
         }
     }
-    return most;
+    return max;
 }
 
 /* Largest magnitudes, the largest groups, and the channel scales that these have. */
@@ -291,11 +291,11 @@ static void w4a8_survey_rows(struct search_strip *s)
     const bool stored = tp_op_find(op, TP_ROLE_CHANNEL) >= 0;
     const enum tp_channel_rule rule = stored ? op->channel_rule : TP_CHANNEL_CPU;
     for (unsigned l = 0; l < 16; l++) {
-        const uint32_t most = w4a8_survey_row(s, l);
-        s->by_rule[l] = !tp_search_live(most);
+        const uint32_t max = w4a8_survey_row(s, l);
+        s->by_rule[l] = !tp_search_live(max);
         s->by_reference[l] = false;
         for (int r = 0; r < TP_SEARCH_TOPS; r++) {
-            uint16_t top = tp_search_w4a8_top(most, op->search_signed, r);
+            uint16_t top = tp_search_w4a8_top(max, op->search_signed, r);
             float sc = tp_channel_quotient(top, rule);
             s->top_scale[r][l] = top;
             s->free_top[r][l] = sc == tp_channel_quotient(0, TP_CHANNEL_CPU);

@@ -8,7 +8,7 @@
 #include "kernels/cpu/cpu_place_bits.h"
 #include "kernels/op/traits.h"
 
-enum { TILE_MOST = 128 }; /* rows or columns */
+enum { TILE_MAX = 128 }; /* rows or columns */
 
 struct tiles {
     struct tp_layout from, to;
@@ -20,7 +20,7 @@ struct tiles {
     uint8_t *out;
     uint64_t from_at, to_at;   /* of the first element, beside what the layouts say of rows and
                                   columns: the expert's */
-    uint64_t most[TP_DIMS];    /* of rows and columns of a tile */
+    uint64_t max[TP_DIMS];     /* of rows and columns of a tile */
 };
 
 /* Rows of so many columns, `stride` elements apart. */
@@ -31,17 +31,17 @@ static inline struct tp_layout tiles_rows(struct tp_box3 box, uint64_t stride)
 }
 
 /* Up to where the bits of a coordinate move an element by strides of their own: a power of two,
- * which may be above TILE_MOST. */
+ * which may be above TILE_MAX. */
 static uint64_t tiles_even(const struct tp_layout_dim *dim)
 {
     uint64_t even = 1;
     for (uint32_t m = 0; m + 1 < dim->modes; m++) {
         const uint64_t power = dim->size[m] & (~dim->size[m] + 1);
         even *= power;
-        if (power != dim->size[m] || even >= TILE_MOST)
+        if (power != dim->size[m] || even >= TILE_MAX)
             return even;
     }
-    return TILE_MOST;
+    return TILE_MAX;
 }
 
 /* Whether whole tiles of nibbles begin with a byte: one stride at most is odd. */
@@ -65,9 +65,9 @@ static void tiles_open(struct tiles *t, unsigned bits)
     for (uint8_t i = 0; i < 16; i++)
         t->map[i] = i;
     for (int d = TP_DIM_N; d < TP_DIMS; d++)
-        t->most[d] = whole ? tp_min_u64(TILE_MOST, tp_min_u64(tiles_even(&t->from.dim[d]),
-                                                              tiles_even(&t->to.dim[d])))
-                           : 1;
+        t->max[d] = whole ? tp_min_u64(TILE_MAX, tp_min_u64(tiles_even(&t->from.dim[d]),
+                                                            tiles_even(&t->to.dim[d])))
+                          : 1;
 }
 
 static void tiles_enter(struct tiles *t, uint64_t e)
@@ -168,10 +168,10 @@ static void tiles_some(const struct tiles *t, unsigned n, unsigned k, const stru
 /* The largest tiles that begin at that coordinate and have room: so many bits of it. */
 static unsigned tiles_side(const struct tiles *t, int dim, uint64_t first, uint64_t count)
 {
-    uint64_t most = t->most[dim];
-    while (most > count || first % most != 0)
-        most /= 2;
-    return (unsigned)__builtin_ctzll(most);
+    uint64_t max = t->max[dim];
+    while (max > count || first % max != 0)
+        max /= 2;
+    return (unsigned)__builtin_ctzll(max);
 }
 
 /* Rows [n, n + rows) and columns [k, k + columns) of the expert that was entered. */

@@ -158,12 +158,12 @@ V void w4a8_amax(const struct tp_op *op, const struct w4a8_strip *strip, uint64_
     for (uint64_t r = 0; r < 16; r++) {
         const uint16_t *scale = strip->scale + r * strip->padded;
         const uint8_t *is_zero = strip->is_zero + r * strip->padded;
-        uint16_t most = 0;
+        uint16_t max = 0;
         for (uint64_t g = 0; g < groups; g++) {
             uint16_t m = scale[g] & 0x7FFF;
-            most = m > most && !is_zero[g] ? m : most;
+            max = m > max && !is_zero[g] ? m : max;
         }
-        amax[r] = (uint32_t)most << 16;
+        amax[r] = (uint32_t)max << 16;
     }
 }
 
@@ -171,12 +171,12 @@ V void w4a8_amax(const struct tp_op *op, const struct w4a8_strip *strip, uint64_
 V void w4a8_quotients(const struct tp_op *op, const uint32_t amax[16], float sc[16],
                       float reciprocal[16])
 {
-    const vu least = v_bits(f_set(1.0f / (448.0f * 512.0f)));
+    const vu min = v_bits(f_set(1.0f / (448.0f * 512.0f)));
     for (unsigned i = 0; i < 16; i += VL) { /* magnitudes, so that bits compare like numbers */
         vf m = v_floats(v_load(amax + i));
         vf part = op->channel_rule == TP_CHANNEL_GPU ? f_mul(m, f_set(TP_RCP_448))
                                                      : f_div(m, f_set(448.0f));
-        vu x = v_max(v_bits(part), least);
+        vu x = v_max(v_bits(part), min);
         v_store(sc + i, x);
         v_store(reciprocal + i, v_bits(f_div(f_set(1.0f), v_floats(x))));
     }
@@ -239,17 +239,17 @@ V void w4a8_multiples(const uint8_t steps[64], vu x, uint8_t *out, uint64_t stri
 }
 
 /* 16 rows of codes, `padded` (64 or a multiple) bytes apart: 128 bytes for each group, `stride`
- * apart. Returns how many groups it did, 0 where a code is not at least TP_GROUP8_LEAST. */
+ * apart. Returns how many groups it did, 0 where a code is not at least TP_GROUP8_MIN. */
 V uint64_t w4a8_group8(const uint8_t steps[64], const uint8_t *codes, uint64_t padded,
                        uint64_t groups, uint8_t *out, uint64_t stride)
 {
-    const vu least = b_set(256 - TP_GROUP8_LEAST), most = b_set(0x7E - TP_GROUP8_LEAST);
+    const vu min = b_set(256 - TP_GROUP8_MIN), max = b_set(0x7E - TP_GROUP8_MIN);
     uint8_t columns[64 * 16];
     uint64_t g = 0;
     transpose16(codes, padded, columns, 16);
     for (; g + LANES <= tp_min_u64(64, groups); g += LANES) {
         vu x = v_load(columns + 16 * g);
-        if (b_any_gt(b_add(x, least), most))
+        if (b_any_gt(b_add(x, min), max))
             break;
         for (unsigned i = 0; i < LANES; i++) { /* the next 16 rows' */
             v_prefetch_write(out + (g + i) * stride + 128);

@@ -105,7 +105,7 @@ V vu w_srl_by(vu a, vu c)
 }
 V vu w_pack_signed(vu a, vu b) { return _mm256_packs_epi32(a, b); }
 V vu w_abs(vu a) { return _mm256_abs_epi16(a); }
-V vu w_most(vu a, vu b) { return _mm256_max_epi16(a, b); }
+V vu w_max_signed(vu a, vu b) { return _mm256_max_epi16(a, b); }
 V vu w_mul(vu a, vu b) { return _mm256_mullo_epi16(a, b); }
 V vu w_dot(vu a, vu b) { return _mm256_madd_epi16(a, b); }
 V vu w_dot_more(vu sum, vu a, vu b) { return v_add(sum, w_dot(a, b)); }

@@ -99,7 +99,7 @@ V vu w_srl_by(vu a, vu c) { return _mm512_srlv_epi16(a, c); } /* 0 < c < 16 */
 /* Lanes to words with saturation: in every quarter of 128 bits those of a first. */
 V vu w_pack_signed(vu a, vu b) { return _mm512_packs_epi32(a, b); }
 V vu w_abs(vu a) { return _mm512_abs_epi16(a); }
-V vu w_most(vu a, vu b) { return _mm512_max_epi16(a, b); } /* signed */
+V vu w_max_signed(vu a, vu b) { return _mm512_max_epi16(a, b); } /* signed */
 V vu w_mul(vu a, vu b) { return _mm512_mullo_epi16(a, b); }
 /* a0 b0 + a1 b1 of the two signed words of each lane. */
 V vu w_dot(vu a, vu b) { return _mm512_madd_epi16(a, b); }
@@ -354,7 +354,7 @@ V vu w_of_two(vu a, vu b)
 {
     return _mm512_inserti64x4(w_of_lanes(a), _mm512_cvtepi32_epi16(b), 1);
 }
-V vu w_least(vu a, vu b) { return _mm512_min_epi16(a, b); } /* signed */
+V vu w_min_signed(vu a, vu b) { return _mm512_min_epi16(a, b); } /* signed */
 V vf f_abs(vf a) { return _mm512_abs_ps(a); }
 /* a b + c, a b - c and c - a b, rounded once. */
 V vf f_mul_add(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
@@ -369,7 +369,7 @@ V vu v_pick_same(vu a, vu b, vu x, vu y)
 V vu v_truncate(vf a) { return _mm512_cvttps_epi32(a); }
 V vu v_srl_by(vu a, vu c) { return _mm512_srlv_epi32(a, c); } /* 0 where c > 31 */
 /* `sum` and w_dot(a, b), at most 2^31 - 1. */
-V vu w_dot_most(vu sum, vu a, vu b) { return _mm512_dpwssds_epi32(sum, a, b); }
+V vu w_dot_max(vu sum, vu a, vu b) { return _mm512_dpwssds_epi32(sum, a, b); }
 /* Of four registers the sums of their lanes: half of them, each in two lanes of every quarter;
  * then parts of them in each quarter, and of four such, the sums, those of each in a quarter. */
 V vu v_sums_of_halves(vu a, vu b)
@@ -392,7 +392,7 @@ V vu v_sum_quarters(vu a) /* in each of them */
     return v_add(a, _mm512_shuffle_i32x4(a, a, 0xB1));
 }
 /* The least number of each quarter, and one of each in lanes 0 .. 3. */
-V vu v_quarter_least(vu a)
+V vu v_quarter_min(vu a)
 {
     a = _mm512_min_epu32(a, _mm512_shuffle_epi32(a, 0x4E));
     return _mm512_min_epu32(a, _mm512_shuffle_epi32(a, 0xB1));

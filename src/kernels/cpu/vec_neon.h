@@ -95,7 +95,7 @@ V vu w_pack_signed(vu a, vu b)
     return v_of_words(vqmovn_high_s32(low, vreinterpretq_s32_u32(b)));
 }
 V vu w_abs(vu a) { return v_of_words(vabsq_s16(v_words(a))); }
-V vu w_most(vu a, vu b) { return v_of_words(vmaxq_s16(v_words(a), v_words(b))); }
+V vu w_max_signed(vu a, vu b) { return v_of_words(vmaxq_s16(v_words(a), v_words(b))); }
 V vu w_mul(vu a, vu b) { return v_of_words(vmulq_s16(v_words(a), v_words(b))); }
 V vu w_dot(vu a, vu b)
 {

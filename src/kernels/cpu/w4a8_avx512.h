@@ -75,8 +75,8 @@ V uint64_t w4a8_group8(const uint8_t steps[64], const uint8_t *codes, uint64_t p
         x[i] = v_load_lanes(codes + i * padded, 4 * padded);
     transpose_words(x);
     for (unsigned i = 0; 4 * i + 4 <= groups; i++)
-        bad |= _mm512_cmpgt_epu8_mask(_mm512_sub_epi8(x[i], _mm512_set1_epi8(TP_GROUP8_LEAST)),
-                                      _mm512_set1_epi8(0x7E - TP_GROUP8_LEAST));
+        bad |= _mm512_cmpgt_epu8_mask(_mm512_sub_epi8(x[i], _mm512_set1_epi8(TP_GROUP8_MIN)),
+                                      _mm512_set1_epi8(0x7E - TP_GROUP8_MIN));
     if (bad != 0)
         return 0;
     for (unsigned i = 0; 4 * i + 4 <= groups; i++)

@@ -1,4 +1,4 @@
-/* The CUDA backend: kernel rows on device pointers, and lanes that carry host
+/* The CUDA backend: kernel rows on device pointers, and slots that carry host
  * buffers through them.
  *
  * Everything here exists in every build. Without nvcc, without a driver or without
@@ -12,7 +12,7 @@
  * is OR-ed with TP_SAW_NONFINITE. TP_FAILED is set in args->flags before anything is
  * enqueued, and nothing is then. A repack whose output for the codes is its input for
  * them leaves them where they are and makes the scales alone (on boxes that the row's
- * own kernel takes). A launch that fails is seen in the lane's (or the
+ * own kernel takes). A launch that fails is seen in the slot's (or the
  * caller's) next CUDA call.
  */
 #ifndef TP_KERNELS_CUDA_H
@@ -55,16 +55,16 @@ const char *tp_cuda_why_none(void);
 
 enum tp_code tp_cuda_query(int device, struct tp_cuda_device *info, struct tp_err *err);
 
-/* ---- lanes --------------------------------------------------------------- */
+/* ---- slots --------------------------------------------------------------- */
 
-/* One stream with pinned host buffers and device buffers of the same sizes. A lane
- * belongs to one thread at a time; lanes of one device run side by side, so that
+/* One stream with pinned host buffers and device buffers of the same sizes. A slot
+ * belongs to one thread at a time; slots of one device run side by side, so that
  * the copies of one overlap the kernels of another. */
-struct tp_cuda_lane;
+struct tp_cuda_slot;
 
 enum tp_cuda_kind { TP_CUDA_ENCODE, TP_CUDA_REPACK, TP_CUDA_DECODE, TP_CUDA_REQUANT };
 
-/* One piece of work on host memory. Pointers in args.in lie in the lane's input
+/* One piece of work on host memory. Pointers in args.in lie in the slot's input
  * buffer, those in args.out in its output buffer, at multiples of 64 bytes; args.importance
  * may lie anywhere. The outputs of role WORDS are not touched. REQUANT decodes `from` to
  * `via` (F32 or BF16) and encodes `to`, all on the device. */
@@ -73,32 +73,32 @@ struct tp_cuda_call {
     const struct tp_op *from; /* REPACK, DECODE, REQUANT: what is read */
     const struct tp_op *to;   /* ENCODE, REPACK, REQUANT: what is written */
     enum tp_dtype via;        /* REQUANT */
-    struct tp_args args;      /* stream and device_flags are the lane's own */
+    struct tp_args args;      /* stream and device_flags are the slot's own */
 };
 
-/* Opens a lane; `scratch_bytes` is device memory for REQUANT's values (0: none).
+/* Opens a slot; `scratch_bytes` is device memory for REQUANT's values (0: none).
  * Running out of device or pinned memory is TP_E_MEMORY with *no_memory = true, and
  * nothing is left behind: the caller tries again with smaller buffers. Any other
  * CUDA failure is TP_E_MEMORY with *no_memory = false and final. */
 enum tp_code tp_cuda_open(int device, uint64_t input_bytes, uint64_t output_bytes,
-                          uint64_t scratch_bytes, struct tp_cuda_lane **lane, bool *no_memory,
+                          uint64_t scratch_bytes, struct tp_cuda_slot **slot, bool *no_memory,
                           struct tp_err *err);
 
-/* The lane's pinned host memory. */
-void *tp_cuda_input(struct tp_cuda_lane *lane);
-void *tp_cuda_output(struct tp_cuda_lane *lane);
+/* The slot's pinned host memory. */
+void *tp_cuda_input(struct tp_cuda_slot *slot);
+void *tp_cuda_output(struct tp_cuda_slot *slot);
 
 /* Uploads the inputs, runs the kernels, downloads the outputs and waits. On return
  * call->args.flags holds TP_SAW_NONFINITE if it applies. A CUDA error is final: the
  * device's context is lost, and every later call fails too. */
-enum tp_code tp_cuda_run(struct tp_cuda_lane *lane, struct tp_cuda_call *call,
+enum tp_code tp_cuda_run(struct tp_cuda_slot *slot, struct tp_cuda_call *call,
                          struct tp_err *err);
 
 /* NULL is legal. */
-void tp_cuda_close(struct tp_cuda_lane *lane);
+void tp_cuda_close(struct tp_cuda_slot *slot);
 
 /* Bytes of the inputs and outputs of a call when each starts at a multiple of 64,
- * in the order of the operation; WORDS count 0. For sizing lanes. */
+ * in the order of the operation; WORDS count 0. For sizing slots. */
 enum tp_code tp_cuda_call_bytes(const struct tp_cuda_call *call, uint64_t *input,
                                 uint64_t *output, uint64_t *scratch, struct tp_err *err);
 
@@ -120,26 +120,26 @@ struct tp_cuda_copier;
  * default one). The device is the thread's current one until the copier is closed, by the same
  * thread. TP_E_MEMORY when memory that can be pinned is short, or the device failed; *copier is
  * NULL then. */
-enum tp_code tp_cuda_copier_open(int device, void *after, unsigned lanes, unsigned slots,
+enum tp_code tp_cuda_copier_open(int device, void *after, unsigned workers, unsigned slots,
                                  uint64_t slot_bytes, struct tp_cuda_copier **copier,
                                  struct tp_err *err);
-/* By each thread that uses a lane, before anything else. */
+/* By each thread that is a worker of the copier, before anything else. */
 enum tp_code tp_cuda_copier_begin(struct tp_cuda_copier *copier, struct tp_err *err);
 
-/* Slot i of a lane, when what was marked for it has ended; at once where nothing was. */
-enum tp_code tp_cuda_copier_take(struct tp_cuda_copier *copier, unsigned lane, unsigned i,
+/* Slot i of a worker, when what was recorded for it has ended; at once where nothing was. */
+enum tp_code tp_cuda_copier_take(struct tp_cuda_copier *copier, unsigned worker, unsigned i,
                                  void **slot, struct tp_err *err);
 
 /* Begins a copy of bytes of a slot to device memory. */
-enum tp_code tp_cuda_copier_copy(struct tp_cuda_copier *copier, unsigned lane, void *to,
+enum tp_code tp_cuda_copier_copy(struct tp_cuda_copier *copier, unsigned worker, void *to,
                                  const void *from, uint64_t bytes, struct tp_err *err);
 
-/* What the lane has begun so far is what a later take() of its slot i waits for. */
-enum tp_code tp_cuda_copier_mark(struct tp_cuda_copier *copier, unsigned lane, unsigned i,
-                                 struct tp_err *err);
+/* What the worker has begun so far is what a later take() of its slot i waits for. */
+enum tp_code tp_cuda_copier_record(struct tp_cuda_copier *copier, unsigned worker, unsigned i,
+                                   struct tp_err *err);
 
-/* Returns when everything that the lane began has ended. */
-enum tp_code tp_cuda_copier_finish(struct tp_cuda_copier *copier, unsigned lane,
+/* Returns when everything that the worker began has ended. */
+enum tp_code tp_cuda_copier_finish(struct tp_cuda_copier *copier, unsigned worker,
                                    struct tp_err *err);
 
 /* Waits for all copies. NULL is legal. */

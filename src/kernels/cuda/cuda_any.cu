@@ -25,7 +25,7 @@ static __device__ uint8_t load_code(const any_side &s, uint64_t at)
     if (s.codes.element == TP_ELEM_E2M1)
         return s.codes.data[at / 2] >> (at & 1 ? 4 : 0) & 15;
     if (s.codes.element == TP_ELEM_INT8)
-        return (uint8_t)((s.codes.data[at] + s.codes.middle) & (2 * s.codes.middle - 1));
+        return (uint8_t)((s.codes.data[at] + s.codes.zero_point) & (2 * s.codes.zero_point - 1));
     return s.codes.data[at];
 }
 
@@ -178,7 +178,7 @@ static __device__ float decoded(const any_args &a, uint64_t e, uint64_t n, uint6
         s = a.rule == TP_NVFP4_CT ? __fdiv_rn(s, g) : __fmul_rn(s, g);
     }
     if (any_is_int(a.codec))
-        v = (float)((int)code - (int)f.codes.middle);
+        v = (float)((int)code - (int)f.codes.zero_point);
     else
         v = a.codec == TP_CODEC_FP8 || a.codec == TP_CODEC_MXFP8 ? tp_e4m3_value(code)
                                                                  : tp_e2m1_value(code);

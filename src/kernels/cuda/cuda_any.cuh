@@ -11,9 +11,9 @@ enum { ANY_THREADS = 256, ANY_GRID = 4096 };
 struct any_plane {
     uint8_t *data; /* NULL: absent */
     uint32_t element;
-    uint32_t middle; /* canonical code of an integer zero: 8, or 128 with INT8 */
-    bool f16;        /* scales of integers are F16 numbers, else bf16 */
-    float least;     /* of F32 scales: a smaller one is stored as this; 0: as it is */
+    uint32_t zero_point; /* canonical code of an integer zero: 8, or 128 with INT8 */
+    bool f16;            /* scales of integers are F16 numbers, else bf16 */
+    float min;           /* of F32 scales: a smaller one is stored as this; 0: as it is */
     uint64_t per_n, per_k, bytes;
     struct tp_layout layout;
 };
@@ -131,7 +131,7 @@ static __device__ inline void store_code(const any_plane &p, const uint8_t *tabl
 {
     if (p.element != TP_ELEM_INT4 && p.element != TP_ELEM_E2M1) {
         if (half == 0)
-            p.data[at] = p.element == TP_ELEM_INT8 ? (uint8_t)(code - p.middle) : code;
+            p.data[at] = p.element == TP_ELEM_INT8 ? (uint8_t)(code - p.zero_point) : code;
         return;
     }
     if ((at & 1) != half)
@@ -169,7 +169,7 @@ static __device__ inline void store_scale(const any_plane &p, uint32_t codec, ui
         ((uint16_t *)p.data)[at] = same ? (uint16_t)bits : tp_f32_to_f16(value);
         break;
     case TP_ELEM_F32:
-        ((float *)p.data)[at] = p.least > 0 && value < p.least ? p.least : value;
+        ((float *)p.data)[at] = p.min > 0 && value < p.min ? p.min : value;
         break;
     case TP_ELEM_E8M0:
         p.data[at] = (uint8_t)(codec == TP_CODEC_FP8 ? bits >> 23 : bits);
@@ -240,14 +240,14 @@ static __device__ inline uint8_t code_of(const any_codec &a, const struct any_sc
 {
     float q;
     if (any_is_int(a.codec)) {
-        const int middle = a.codec == TP_CODEC_INT8 ? 128 : 8;
+        const int zero_point = a.codec == TP_CODEC_INT8 ? 128 : 8;
         if (s.amax >= TP_F32_INF_BITS)
-            return (uint8_t)middle;
+            return (uint8_t)zero_point;
         q = __fdiv_rn(x, s.fp8.factor);
         if (a.rule == TP_INT4_QUOTIENT_BF16)
             q = a.f16 ? tp_f16_to_f32(tp_f32_to_f16(q)) : tp_bf16_to_f32(tp_f32_to_bf16(q));
-        q = fminf(fmaxf(q, (float)-middle), (float)(middle - 1));
-        return (uint8_t)((int)rintf(q) + middle);
+        q = fminf(fmaxf(q, (float)-zero_point), (float)(zero_point - 1));
+        return (uint8_t)((int)rintf(q) + zero_point);
     }
     q = s.fp8.divide ? __fdiv_rn(x, s.fp8.factor) : __fmul_rn(x, s.fp8.factor);
     if (s.fp8.round_bf16)

@@ -21,9 +21,9 @@ static struct any_plane plane_of(const struct tp_op *op, enum tp_role role, stru
         return p;
     }
     p.element = op->out[i].element;
-    p.middle = op->codec == TP_CODEC_INT8 ? 128 : 8;
+    p.zero_point = op->codec == TP_CODEC_INT8 ? 128 : 8;
     p.f16 = tp_op_is_int(op) && op->scale_rule == TP_INT_SCALE_F16;
-    p.least = op->out[i].least;
+    p.min = op->out[i].min;
     p.per_n = op->out[i].per_n ? op->out[i].per_n : box.n;
     p.per_k = op->out[i].per_k ? op->out[i].per_k : box.k;
     p.data = (uint8_t *)data[i];

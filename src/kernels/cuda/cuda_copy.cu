@@ -3,8 +3,8 @@
  *
  * All slots are one piece of memory, in huge pages where the system has them: pinning takes
  * the longer the more pages there are. Most of pinning is to get the pages, which the system
- * clears; the driver does that one by one, and nothing is copied meanwhile. So each lane touches
- * the pages of a slot when it first takes it, all lanes side by side, and pins it then: the first
+ * clears; the driver does that one by one, and nothing is copied meanwhile. So each worker touches
+ * the pages of a slot when it first takes it, all workers side by side, and pins it then: the first
  * copies begin when the first slots are there. Invariant: a copier that could not be opened
  * whole leaves nothing behind.
  */
@@ -18,7 +18,7 @@ extern "C" {
 #include <stdlib.h>
 #include <sys/mman.h>
 
-enum { MAX_LANES = 64, MAX_SLOTS = 4, PAGE = 4096 };
+enum { MAX_WORKERS = 64, MAX_SLOTS = 4, PAGE = 4096 };
 static const uint64_t HUGE_PAGE = 2097152;
 
 struct tp_cuda_copier {
@@ -27,8 +27,8 @@ struct tp_cuda_copier {
         cudaStream_t stream;
         cudaEvent_t done[MAX_SLOTS];
         bool pinned[MAX_SLOTS];
-    } lane[MAX_LANES];
-    unsigned lanes, slots;
+    } worker[MAX_WORKERS];
+    unsigned workers, slots;
     uint8_t *memory;
     uint64_t slot_bytes;
 };
@@ -39,20 +39,20 @@ static enum tp_code check(cudaError_t error, const char *what, struct tp_err *er
 }
 
 /* Its stream waits for what is queued on `after`: the memory may still be in use there. */
-static cudaError_t open_lane(struct tp_cuda_copier *c, unsigned i, cudaStream_t after)
+static cudaError_t open_worker(struct tp_cuda_copier *c, unsigned i, cudaStream_t after)
 {
-    cudaError_t error = cudaStreamCreateWithFlags(&c->lane[i].stream, cudaStreamNonBlocking);
+    cudaError_t error = cudaStreamCreateWithFlags(&c->worker[i].stream, cudaStreamNonBlocking);
     for (unsigned s = 0; s < c->slots && error == cudaSuccess; s++)
-        error = cudaEventCreateWithFlags(&c->lane[i].done[s], cudaEventDisableTiming);
+        error = cudaEventCreateWithFlags(&c->worker[i].done[s], cudaEventDisableTiming);
     if (error == cudaSuccess)
-        error = cudaEventRecord(c->lane[i].done[0], after);
-    return error == cudaSuccess ? cudaStreamWaitEvent(c->lane[i].stream, c->lane[i].done[0], 0)
+        error = cudaEventRecord(c->worker[i].done[0], after);
+    return error == cudaSuccess ? cudaStreamWaitEvent(c->worker[i].stream, c->worker[i].done[0], 0)
                                 : error;
 }
 
 static cudaError_t open_memory(struct tp_cuda_copier *c)
 {
-    const uint64_t bytes = tp_round_up(c->lanes * c->slots * c->slot_bytes, HUGE_PAGE);
+    const uint64_t bytes = tp_round_up(c->workers * c->slots * c->slot_bytes, HUGE_PAGE);
     c->memory = (uint8_t *)aligned_alloc(HUGE_PAGE, bytes);
     if (c->memory == NULL)
         return cudaErrorMemoryAllocation;
@@ -60,18 +60,18 @@ static cudaError_t open_memory(struct tp_cuda_copier *c)
     return cudaSuccess;
 }
 
-static uint8_t *slot_at(const struct tp_cuda_copier *c, unsigned lane, unsigned i)
+static uint8_t *slot_at(const struct tp_cuda_copier *c, unsigned worker, unsigned i)
 {
-    return c->memory + (lane * c->slots + i) * c->slot_bytes;
+    return c->memory + (worker * c->slots + i) * c->slot_bytes;
 }
 
-static cudaError_t pin_slot(struct tp_cuda_copier *c, unsigned lane, unsigned i)
+static cudaError_t pin_slot(struct tp_cuda_copier *c, unsigned worker, unsigned i)
 {
-    uint8_t *slot = slot_at(c, lane, i);
+    uint8_t *slot = slot_at(c, worker, i);
     for (uint64_t at = 0; at < c->slot_bytes; at += PAGE)
         *(volatile uint8_t *)(slot + at) = 0;
     cudaError_t error = cudaHostRegister(slot, c->slot_bytes, cudaHostRegisterDefault);
-    c->lane[lane].pinned[i] = error == cudaSuccess;
+    c->worker[worker].pinned[i] = error == cudaSuccess;
     return error;
 }
 
@@ -80,32 +80,32 @@ static cudaError_t set_up(struct tp_cuda_copier *c, cudaStream_t after)
     cudaError_t error = cudaGetDevice(&c->before);
     if (error == cudaSuccess)
         error = cudaSetDevice(c->device);
-    for (unsigned i = 0; i < c->lanes && error == cudaSuccess; i++)
-        error = open_lane(c, i, after);
+    for (unsigned i = 0; i < c->workers && error == cudaSuccess; i++)
+        error = open_worker(c, i, after);
     return error == cudaSuccess ? open_memory(c) : error;
 }
 
-static void close_lane(struct tp_cuda_copier *c, unsigned i)
+static void close_worker(struct tp_cuda_copier *c, unsigned i)
 {
     for (unsigned s = 0; s < c->slots; s++) {
-        if (c->lane[i].done[s] != NULL)
-            cudaEventDestroy(c->lane[i].done[s]);
-        if (c->lane[i].pinned[s])
+        if (c->worker[i].done[s] != NULL)
+            cudaEventDestroy(c->worker[i].done[s]);
+        if (c->worker[i].pinned[s])
             cudaHostUnregister(slot_at(c, i, s));
     }
-    if (c->lane[i].stream != NULL)
-        cudaStreamDestroy(c->lane[i].stream);
+    if (c->worker[i].stream != NULL)
+        cudaStreamDestroy(c->worker[i].stream);
 }
 
 extern "C" void tp_cuda_copier_close(struct tp_cuda_copier *c)
 {
     if (c == NULL)
         return;
-    for (unsigned i = 0; i < c->lanes; i++)
-        if (c->lane[i].stream != NULL)
-            cudaStreamSynchronize(c->lane[i].stream);
-    for (unsigned i = 0; i < c->lanes; i++)
-        close_lane(c, i);
+    for (unsigned i = 0; i < c->workers; i++)
+        if (c->worker[i].stream != NULL)
+            cudaStreamSynchronize(c->worker[i].stream);
+    for (unsigned i = 0; i < c->workers; i++)
+        close_worker(c, i);
     free(c->memory);
     if (c->before >= 0)
         cudaSetDevice(c->before);
@@ -113,19 +113,19 @@ extern "C" void tp_cuda_copier_close(struct tp_cuda_copier *c)
     free(c);
 }
 
-extern "C" enum tp_code tp_cuda_copier_open(int device, void *after, unsigned lanes,
+extern "C" enum tp_code tp_cuda_copier_open(int device, void *after, unsigned workers,
                                             unsigned slots, uint64_t slot_bytes,
                                             struct tp_cuda_copier **copier, struct tp_err *err)
 {
     struct tp_cuda_copier *c = (struct tp_cuda_copier *)calloc(1, sizeof *c);
     *copier = NULL;
-    if (c == NULL || lanes > MAX_LANES || slots > MAX_SLOTS) {
+    if (c == NULL || workers > MAX_WORKERS || slots > MAX_SLOTS) {
         free(c);
-        return tp_fail(err, TP_E_MEMORY, "out of memory for a ring of %u lanes", lanes);
+        return tp_fail(err, TP_E_MEMORY, "out of memory for a ring of %u workers", workers);
     }
     c->device = device;
     c->before = -1;
-    c->lanes = lanes;
+    c->workers = workers;
     c->slots = slots;
     c->slot_bytes = slot_bytes;
     cudaError_t error = set_up(c, (cudaStream_t)after);
@@ -142,32 +142,33 @@ extern "C" enum tp_code tp_cuda_copier_begin(struct tp_cuda_copier *copier, stru
     return check(cudaSetDevice(copier->device), "the GPU failed", err);
 }
 
-extern "C" enum tp_code tp_cuda_copier_take(struct tp_cuda_copier *copier, unsigned lane,
+extern "C" enum tp_code tp_cuda_copier_take(struct tp_cuda_copier *copier, unsigned worker,
                                             unsigned i, void **slot, struct tp_err *err)
 {
-    *slot = slot_at(copier, lane, i);
-    if (!copier->lane[lane].pinned[i])
-        return check(pin_slot(copier, lane, i), "cannot set up copies to the GPU", err);
-    return check(cudaEventSynchronize(copier->lane[lane].done[i]), "the GPU failed", err);
+    *slot = slot_at(copier, worker, i);
+    if (!copier->worker[worker].pinned[i])
+        return check(pin_slot(copier, worker, i), "cannot set up copies to the GPU", err);
+    return check(cudaEventSynchronize(copier->worker[worker].done[i]), "the GPU failed", err);
 }
 
-extern "C" enum tp_code tp_cuda_copier_copy(struct tp_cuda_copier *copier, unsigned lane, void *to,
-                                            const void *from, uint64_t bytes, struct tp_err *err)
+extern "C" enum tp_code tp_cuda_copier_copy(struct tp_cuda_copier *copier, unsigned worker,
+                                            void *to, const void *from, uint64_t bytes,
+                                            struct tp_err *err)
 {
     cudaError_t error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice,
-                                        copier->lane[lane].stream);
+                                        copier->worker[worker].stream);
     return check(error, "cannot copy to the GPU", err);
 }
 
-extern "C" enum tp_code tp_cuda_copier_mark(struct tp_cuda_copier *copier, unsigned lane,
-                                            unsigned i, struct tp_err *err)
+extern "C" enum tp_code tp_cuda_copier_record(struct tp_cuda_copier *copier, unsigned worker,
+                                              unsigned i, struct tp_err *err)
 {
-    return check(cudaEventRecord(copier->lane[lane].done[i], copier->lane[lane].stream),
+    return check(cudaEventRecord(copier->worker[worker].done[i], copier->worker[worker].stream),
                  "cannot copy to the GPU", err);
 }
 
-extern "C" enum tp_code tp_cuda_copier_finish(struct tp_cuda_copier *copier, unsigned lane,
+extern "C" enum tp_code tp_cuda_copier_finish(struct tp_cuda_copier *copier, unsigned worker,
                                               struct tp_err *err)
 {
-    return check(cudaStreamSynchronize(copier->lane[lane].stream), "the GPU failed", err);
+    return check(cudaStreamSynchronize(copier->worker[worker].stream), "the GPU failed", err);
 }

@@ -45,12 +45,12 @@ static __device__ uint32_t fed_scale(const fed_args &a, uint64_t n, uint64_t k)
 static __device__ float fed_channel(const fed_args &a, uint64_t n)
 {
     const any_plane &p = a.side.channel;
-    uint32_t most = 0;
+    uint32_t max_value = 0;
     if (p.data != NULL)
         return ((const float *)p.data)[at_of(p, 0, n, 0)];
     for (uint64_t k = 0; k < a.box.k; k += a.block_k)
-        most = max(most, fed_scale(a, n, k) & 0x7FFFu);
-    return __fmul_rn(fmaxf(__fdiv_rn(tp_bf16_to_f32((uint16_t)most), 448.0f),
+        max_value = max(max_value, fed_scale(a, n, k) & 0x7FFFu);
+    return __fmul_rn(fmaxf(__fdiv_rn(tp_bf16_to_f32((uint16_t)max_value), 448.0f),
                            __fdiv_rn(1.0f, 229376.0f)), 8.0f);
 }
 
@@ -68,11 +68,11 @@ static __device__ void fed_w4a8_block(const fed_args &a, uint64_t n, uint64_t j,
 {
     const uint64_t at = j * a.box.n + n;
     const float reciprocal = __fdiv_rn(1.0f, channel);
-    const float most = __fmul_rn(tp_bits_f32(amax), reciprocal);
+    const float max = __fmul_rn(tp_bits_f32(amax), reciprocal);
     const uint8_t g = fed_group(a, n, j * a.block_k, channel);
-    if (tp_search_w4a8_group(most, a.how.is_signed) == 0)
+    if (tp_search_w4a8_group(max, a.how.is_signed) == 0)
         return;
-    const int e = tp_search_exponent(tp_f32_bits(most));
+    const int e = tp_search_exponent(tp_f32_bits(max));
     const float sign = g & 0x80 ? -1.0f : 1.0f;
     a.unit[at] = __fmul_rn(__fmul_rn(reciprocal, tp_search_pow2(11 - e)), sign);
     a.scale[at] = __fmul_rn(__fmul_rn(channel, tp_search_pow2(e - 11)), sign);
@@ -88,7 +88,7 @@ static __device__ void fed_block(const fed_args &a, uint64_t n, uint64_t j, floa
     const uint64_t k = j * a.block_k, at = j * a.box.n + n;
     const uint32_t amax = fed_amax(a, n, k, min(k + a.block_k, a.box.k));
     a.unit[at] = 0.0f;
-    if (!tp_search_live(amax) || (a.f16 && !tp_search_half_live(amax)))
+    if (!tp_search_live(amax) || (a.f16 && !tp_search_f16_live(amax)))
         return;
     if (a.w4a8) {
         fed_w4a8_block(a, n, j, amax, channel);
@@ -126,10 +126,10 @@ static __device__ uint8_t fed_w4a8_code(const fed_args &a, uint64_t n, uint64_t 
 {
     const float x = rintf(__fmul_rn(y, unit)), size = fabsf(x);
     const float *next = a.number + j * FED_NUMBERS * a.box.n + n;
-    const int most = x < 0 ? 8 : 7;
+    const int max = x < 0 ? 8 : 7;
     float last = 0.0f;
     int m = 0;
-    for (; m < most && size - last > next[m * a.box.n] - size; m++)
+    for (; m < max && size - last > next[m * a.box.n] - size; m++)
         last = next[m * a.box.n];
     number = x < 0 ? -last : last;
     return (uint8_t)(x < 0 ? 8 - m : 8 + m);

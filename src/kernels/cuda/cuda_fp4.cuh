@@ -173,8 +173,8 @@ static __device__ __forceinline__ void pair_quotients(const uint32_t *w, float f
             q[i] = pair::fma(w[i] & 0x7FFF7FFFu, by, 0);
     } else {
         const bool split = factor > 16384.0f; /* not NaN */
-        const float most = fminf(__fmul_rn(factor, 1.0f / 16384), 32768.0f);
-        const uint32_t by = f16_pair(split ? 16384.0f : factor), rest = f16_pair(split ? most : 1);
+        const float max = fminf(__fmul_rn(factor, 1.0f / 16384), 32768.0f);
+        const uint32_t by = f16_pair(split ? 16384.0f : factor), rest = f16_pair(split ? max : 1);
 #pragma unroll
         for (int i = 0; i < 4; i++)
             q[i] = pair::fma(pair::fma(w[i] & 0x7FFF7FFFu, by, 0), rest, 0);
@@ -296,10 +296,10 @@ struct nv_block {
 /* dev_divide() may miss the nearest float where the quotient is 2^-44, relative, from
  * where rounding changes. That matters only beside the seven numbers where the code
  * changes; a quotient of a bf16 or f16 number comes that near to one of them only if the
- * significand of the divisor is above 2 - 2^-18. Blocks with quotients above `most` are
+ * significand of the divisor is above 2 - 2^-18. Blocks with quotients above `max` are
  * special. */
 static __device__ __forceinline__ nv_block nv_block_of(uint32_t rule, float factor, uint32_t amax,
-                                                      float most)
+                                                      float max)
 {
     const uint32_t bits = __float_as_uint(factor);
     const dev_divisor d = dev_divisor_of(factor);
@@ -307,7 +307,7 @@ static __device__ __forceinline__ nv_block nv_block_of(uint32_t rule, float fact
     b.factor = factor;
     b.high = rule == TP_NVFP4_TORCHAO ? factor : d.high;
     b.low = rule == TP_NVFP4_TORCHAO ? 0 : d.low;
-    b.special = !(__fmul_rn(__uint_as_float(amax), b.high) <= most) |
+    b.special = !(__fmul_rn(__uint_as_float(amax), b.high) <= max) |
                 (bits - 0x17800000u > 0x50000000u) | /* outside 2^-80..2^80 */
                 (rule != TP_NVFP4_TORCHAO && (bits & 0x7FFFE0u) == 0x7FFFE0u);
     return b;

@@ -67,7 +67,7 @@ template <int DT> static void launch_tensor(const struct tp_op *op, struct tp_ar
     const int global = tp_op_find(op, TP_ROLE_GLOBAL);
     struct tensor_args a;
     if (values % 8 != 0 || grid > 0x7FFFFFFFu || bits >= TP_F32_INF_BITS ||
-        bits < TP_F32_LEAST_NORMAL) {
+        bits < TP_F32_MIN_NORMAL) {
         tp_cuda_encode_any(op, args);
         return;
     }

@@ -39,14 +39,14 @@ static __device__ __forceinline__ dev_groups<DT, LANES, ITEMS> dev_load_groups(c
 /* The largest magnitude among those of all threads, in every thread, as fp32 bits. */
 static __device__ __forceinline__ uint32_t dev_max_block(uint32_t amax)
 {
-    __shared__ uint32_t most[GROUPS_THREADS / 32];
+    __shared__ uint32_t max_value[GROUPS_THREADS / 32];
     amax = dev_max_lanes<32>(amax);
     if (threadIdx.x % 32 == 0)
-        most[threadIdx.x / 32] = amax;
+        max_value[threadIdx.x / 32] = amax;
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < GROUPS_THREADS / 32; i++)
-        amax = max(amax, most[i]);
+        amax = max(amax, max_value[i]);
     return amax;
 }
 

@@ -19,10 +19,10 @@ template <int DT> struct int4_shape {
     static const int groups = TP_IS32(DT) ? 2 : 4;
 };
 
-/* The scale of one group, held by the lanes whose item it is. `most`: two bf16
+/* The scale of one group, held by the lanes whose item it is. `max`: two bf16
  * numbers near 7 s, whose quotients still round to 7. */
 struct int4_scale {
-    uint32_t amax, bits, most;
+    uint32_t amax, bits, max;
     bool special; /* NaN or infinity, zero, or near the ends of the range */
     float high, low;
 };
@@ -42,8 +42,8 @@ template <int DT> static __device__ __forceinline__ int4_scale scale_of(uint32_t
     const dev_divisor d = dev_divisor_of(__uint_as_float(pair & 0xFFFF0000u));
     s.high = d.high;
     s.low = d.low;
-    float most = __fmul_rn(__uint_as_float(pair & 0xFFFF0000u), 7.0f);
-    asm("cvt.rn.bf16x2.f32 %0, %1, %1;" : "=r"(s.most) : "f"(most));
+    float max = __fmul_rn(__uint_as_float(pair & 0xFFFF0000u), 7.0f);
+    asm("cvt.rn.bf16x2.f32 %0, %1, %1;" : "=r"(s.max) : "f"(max));
     return s;
 }
 
@@ -65,8 +65,8 @@ static __device__ __forceinline__ void ordinary_codes(const dev_raw8<DT> (&r)[GR
     for (int u = 0; u < GROUPS; u++) {
         const float high = dev_of_item<GROUPS>(s.high, u, lane);
         const float low = dev_of_item<GROUPS>(s.low, u, lane);
-        const uint32_t most = DT == TP_BF16 ? dev_of_item<GROUPS>(s.most, u, lane) : 0;
-        word[u] = dev_int4_ordinary<DT>(r[u], high, low, most);
+        const uint32_t max = DT == TP_BF16 ? dev_of_item<GROUPS>(s.max, u, lane) : 0;
+        word[u] = dev_int4_ordinary<DT>(r[u], high, low, max);
     }
 }
 
@@ -133,7 +133,7 @@ static __device__ __forceinline__ uint32_t codes_of(const dev_raw8<DT> &r, const
                                                     bool special, uint32_t rule)
 {
     if (!special)
-        return dev_int4_ordinary<DT>(r, s.high, s.low, s.most);
+        return dev_int4_ordinary<DT>(r, s.high, s.low, s.max);
     return s.amax < TP_F32_INF_BITS
                ? dev_int4x8_by_rule<DT>(r, __uint_as_float(s.bits << 16), rule)
                : 0x88888888u;

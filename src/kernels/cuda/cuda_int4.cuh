@@ -33,11 +33,11 @@ static inline struct int4_args int4_args_of(const struct tp_op *op, struct tp_ar
  * they are divided. */
 template <int DT>
 static __device__ __forceinline__ uint32_t dev_int4_ordinary(dev_raw8<DT> x, float high,
-                                                             float low, uint32_t most)
+                                                             float low, uint32_t max)
 {
     const float base = TP_IS32(DT) ? 0.0f : 192.0f;
     float q[8];
-    dev_ordinary<DT>(x, high, low, most, base, q);
+    dev_ordinary<DT>(x, high, low, max, base, q);
     return dev_int4x8<DT != TP_BF16>(q, base);
 }
 

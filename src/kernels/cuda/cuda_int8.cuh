@@ -27,11 +27,11 @@ static __device__ __forceinline__ uint32_t dev_int8x4(const float *q, float base
  * next to 127 scales, whose quotient rounds to 127. */
 template <int DT>
 static __device__ __forceinline__ uint2 dev_int8_ordinary(dev_raw8<DT> x, float high, float low,
-                                                          uint32_t most)
+                                                          uint32_t max)
 {
     const float base = TP_IS32(DT) ? 0.0f : 768.0f;
     float q[8];
-    dev_ordinary<DT>(x, high, low, most, base, q);
+    dev_ordinary<DT>(x, high, low, max, base, q);
     return make_uint2(dev_int8x4<DT == TP_BF16>(q, base), dev_int8x4<DT == TP_BF16>(q + 4, base));
 }
 

@@ -23,25 +23,25 @@ enum tp_code tp_cuda_query(int device, struct tp_cuda_device *info, struct tp_er
 }
 
 enum tp_code tp_cuda_open(int device, uint64_t input_bytes, uint64_t output_bytes,
-                          uint64_t scratch_bytes, struct tp_cuda_lane **lane, bool *no_memory,
+                          uint64_t scratch_bytes, struct tp_cuda_slot **slot, bool *no_memory,
                           struct tp_err *err)
 {
-    *lane = NULL;
+    *slot = NULL;
     *no_memory = false;
     return none(err);
 }
 
-void *tp_cuda_input(struct tp_cuda_lane *lane) { return NULL; }
+void *tp_cuda_input(struct tp_cuda_slot *slot) { return NULL; }
 
-void *tp_cuda_output(struct tp_cuda_lane *lane) { return NULL; }
+void *tp_cuda_output(struct tp_cuda_slot *slot) { return NULL; }
 
-enum tp_code tp_cuda_run(struct tp_cuda_lane *lane, struct tp_cuda_call *call,
+enum tp_code tp_cuda_run(struct tp_cuda_slot *slot, struct tp_cuda_call *call,
                          struct tp_err *err)
 {
     return none(err);
 }
 
-void tp_cuda_close(struct tp_cuda_lane *lane) {}
+void tp_cuda_close(struct tp_cuda_slot *slot) {}
 
 uint64_t tp_cuda_compare_scratch(uint64_t count) { return 0; }
 
@@ -60,7 +60,7 @@ enum tp_code tp_cuda_enter(int device, int *before, struct tp_err *err)
 
 enum tp_code tp_cuda_leave(int before, struct tp_err *err) { return none(err); }
 
-enum tp_code tp_cuda_copier_open(int device, void *after, unsigned lanes, unsigned slots,
+enum tp_code tp_cuda_copier_open(int device, void *after, unsigned workers, unsigned slots,
                                  uint64_t slot_bytes, struct tp_cuda_copier **copier,
                                  struct tp_err *err)
 {
@@ -73,25 +73,25 @@ enum tp_code tp_cuda_copier_begin(struct tp_cuda_copier *copier, struct tp_err *
     return none(err);
 }
 
-enum tp_code tp_cuda_copier_take(struct tp_cuda_copier *copier, unsigned lane, unsigned i,
+enum tp_code tp_cuda_copier_take(struct tp_cuda_copier *copier, unsigned worker, unsigned i,
                                  void **slot, struct tp_err *err)
 {
     return none(err);
 }
 
-enum tp_code tp_cuda_copier_copy(struct tp_cuda_copier *copier, unsigned lane, void *to,
+enum tp_code tp_cuda_copier_copy(struct tp_cuda_copier *copier, unsigned worker, void *to,
                                  const void *from, uint64_t bytes, struct tp_err *err)
 {
     return none(err);
 }
 
-enum tp_code tp_cuda_copier_mark(struct tp_cuda_copier *copier, unsigned lane, unsigned i,
-                                 struct tp_err *err)
+enum tp_code tp_cuda_copier_record(struct tp_cuda_copier *copier, unsigned worker, unsigned i,
+                                   struct tp_err *err)
 {
     return none(err);
 }
 
-enum tp_code tp_cuda_copier_finish(struct tp_cuda_copier *copier, unsigned lane,
+enum tp_code tp_cuda_copier_finish(struct tp_cuda_copier *copier, unsigned worker,
                                    struct tp_err *err)
 {
     return none(err);

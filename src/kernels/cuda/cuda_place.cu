@@ -19,7 +19,7 @@
 #include "kernels/cuda/cuda_place_rows.cuh"
 
 /* Blocks of threads on a multiprocessor: as many as leave a thread the registers that it needs. */
-#define LEAST_BLOCKS(codec, dt)                                             \
+#define MIN_BLOCKS(codec, dt)                                             \
     (TP_IS32(dt) ? 2 : !IS_NIBBLES(codec) || (codec) == TP_CODEC_NVFP4 ? 3 : 4)
 
 /* A scale where the others of the tile wait. */
@@ -42,7 +42,7 @@ static __device__ __forceinline__ void keep_scale(const place_encode &a, uint32_
     const bool fp8 = CODEC == TP_CODEC_FP8;
     dev_flag_bad(a.flags, s.bad);
     if (fp8 && a.square ? threadIdx.x == 0 : (threadIdx.x & (a.lanes - 1)) == 0)
-        put_scale(a, at, fp8 ? max(s.bits, a.least) >> a.scale_shift : s.bits, scales);
+        put_scale(a, at, fp8 ? max(s.bits, a.min) >> a.scale_shift : s.bits, scales);
 }
 
 /* The first eight of the block whose scale a lane finds where neighbours share them out, or that
@@ -57,10 +57,10 @@ static __device__ __forceinline__ uint32_t own_eight(const place_encode &a)
  */
 template <int CODEC, int DT>
 static __device__ __forceinline__ bool own_block(const place_encode &a,
-                                                 const place_most<DT> &most, uint32_t at,
+                                                 const place_max<DT> &max, uint32_t at,
                                                  uint8_t *scales, place_block *own)
 {
-    own->quick = quick_of<CODEC>(a.codec, amax_at<DT>(most, own_eight(a)));
+    own->quick = quick_of<CODEC>(a.codec, amax_at<DT>(max, own_eight(a)));
     set_quick<CODEC>(a.codec, own);
     if (!__all_sync(0xFFFFFFFFu, own->quick.ordinary))
         return false;
@@ -79,23 +79,23 @@ static __device__ __forceinline__ uint2 shared_codes(const place_encode &a,
     const uint32_t lane = (threadIdx.x & ~others & 31) | (eight >> a.joined & others);
     const float high = __shfl_sync(all, own.d.high, lane);
     const float low = TP_IS32(DT) ? __shfl_sync(all, own.d.low, lane) : 0.0f;
-    const uint32_t most = DT == TP_BF16 ? __shfl_sync(all, own.quick.most, lane) : 0;
+    const uint32_t max = DT == TP_BF16 ? __shfl_sync(all, own.quick.max, lane) : 0;
     if (CODEC == TP_CODEC_INT4)
-        return make_uint2(dev_int4_ordinary<DT>(r, high, low, most), 0);
-    return dev_int8_ordinary<DT>(r, high, low, most);
+        return make_uint2(dev_int4_ordinary<DT>(r, high, low, max), 0);
+    return dev_int8_ordinary<DT>(r, high, low, max);
 }
 
 /* quantize() where the scales of integers are shared out. False: nothing is done. */
 template <int CODEC, int DT>
 static __device__ __forceinline__ bool quantize_shared(const place_encode &a,
                                                        const place_values<DT> &v,
-                                                       const place_most<DT> &most, uint32_t at,
+                                                       const place_max<DT> &max, uint32_t at,
                                                        uint32_t in, uint8_t *stage,
                                                        uint8_t *scales)
 {
     const int rounds = CODE_BITS(CODEC) / 4, eights = PLACE_EIGHTS / rounds;
     place_block own;
-    if (!own_block<CODEC, DT>(a, most, at, scales, &own))
+    if (!own_block<CODEC, DT>(a, max, at, scales, &own))
         return false;
 #pragma unroll
     for (int round = 0; round < rounds; round++) {
@@ -157,7 +157,7 @@ static __device__ __forceinline__ void quantize(const place_encode &a, const pla
     const bool given = TAKES_GIVEN(CODEC) && RULE == GIVEN, tensor = IS_TENSOR(CODEC, RULE);
     const bool square = CODEC == TP_CODEC_FP8 && !tensor && a.square;
     const uint32_t amax = square ? tile_amax<DT>(v) : tensor ? own_amax<DT>(v) : 0;
-    place_most<DT> most;
+    place_max<DT> max;
     place_block b;
     if constexpr (CODEC == TP_CODEC_NVFP4)
         if (a.join == 1 && a.lanes == 1 &&
@@ -167,11 +167,11 @@ static __device__ __forceinline__ void quantize(const place_encode &a, const pla
         b = tensor_block(a, amax);
         dev_flag_bad(a.flags, b.s.bad);
     } else if (!square && !given) {
-        most = blocks_amax<DT>(a, v);
+        max = blocks_amax<DT>(a, v);
     }
     const bool known = tensor && a.tensor.exact && b.s.fp8.divide && !b.s.bad;
     if constexpr (IS_INT(CODEC) && !given)
-        if (a.shared && quantize_shared<CODEC, DT>(a, v, most, own, in, stage, scales))
+        if (a.shared && quantize_shared<CODEC, DT>(a, v, max, own, in, stage, scales))
             return;
 #pragma unroll
     for (int round = 0; round < rounds; round++) {
@@ -182,7 +182,7 @@ static __device__ __forceinline__ void quantize(const place_encode &a, const pla
             if (!tensor && (i == 0 || !(i & a.join))) {
                 const uint32_t scale_at = at ^ a.high_scale[i];
                 b = given ? given_block<CODEC>(a, *(const uint32_t *)(scales + scale_at))
-                          : block_of<CODEC, DT, RULE>(a, square ? amax : amax_of<DT>(most, i));
+                          : block_of<CODEC, DT, RULE>(a, square ? amax : amax_of<DT>(max, i));
                 if (!given)
                     keep_scale<CODEC>(a, scale_at, b.s, scales);
             }
@@ -197,7 +197,7 @@ static __device__ __forceinline__ void quantize(const place_encode &a, const pla
 }
 
 template <int CODEC, int DT, uint32_t RULE>
-static __global__ __launch_bounds__(PLACE_THREADS, LEAST_BLOCKS(CODEC, DT)) void
+static __global__ __launch_bounds__(PLACE_THREADS, MIN_BLOCKS(CODEC, DT)) void
 encode_placed(const __grid_constant__ struct place_encode a)
 {
     const int bits = CODE_BITS(CODEC);
@@ -274,7 +274,7 @@ static bool rows_of(const struct tp_op *op, const any_plane &from, struct tp_box
 {
     a->given = true;
     a->element = (uint8_t)from.element;
-    return op->block_n == 1 && from.per_n == 1 && from.per_k == box.k && !(from.least > 0) &&
+    return op->block_n == 1 && from.per_n == 1 && from.per_k == box.k && !(from.min > 0) &&
            (tp_op_is_int(op) || (op->codec == TP_CODEC_FP8 && op->rule >= TP_FP8_CT_FP32)) &&
            (tp_op_is_int(op) || from.element == TP_ELEM_F32 || from.element == TP_ELEM_BF16) &&
            tp_cuda_place_scales(from, CODE_BITS(op->codec), false, box, a->shape,
@@ -288,7 +288,7 @@ static bool scales_of(const struct tp_op *op, const any_plane &from, struct tp_b
     const uint64_t n = op->block_n, k = op->block_k;
     const uint32_t bits = CODE_BITS(op->codec);
     place_plane *to = &a->plane[PLACE_TO_SCALE];
-    a->least = op->codec == TP_CODEC_FP8 ? tp_f32_bits(from.least) : 0;
+    a->min = op->codec == TP_CODEC_FP8 ? tp_f32_bits(from.min) : 0;
     a->square = n == 1u << a->shape.rows && k == 1u << a->shape.columns &&
                 op->codec == TP_CODEC_FP8;
     return (a->square || (n == 1 && k >= UNIT && k <= 1u << a->shape.columns)) && from.per_n == n &&

@@ -46,7 +46,7 @@
 #include "kernels/cuda/cuda_any.cuh"
 
 enum {
-    PLACE_MOST_BITS = 15, /* of the number of a code in a tile */
+    PLACE_MAX_BITS = 15, /* of the number of a code in a tile */
     PLACE_THREADS = 256,
     PLACE_THREAD_BITS = 8,
     PLACE_TURNS = 16, /* most items of a thread in a tile */

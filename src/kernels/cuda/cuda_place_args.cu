@@ -122,7 +122,7 @@ static uint8_t number_of(const struct tp_tile_bit &bit, struct place_shape shape
 /* One end of the way of the codes of a tile. */
 struct end {
     struct tp_tile_bits bits;
-    uint8_t order[PLACE_MOST_BITS];
+    uint8_t order[PLACE_MAX_BITS];
     uint64_t per; /* elements of an item */
     struct place_plane *plane;
     struct place_shape shape;
@@ -237,7 +237,7 @@ bool tp_cuda_place_codes(const struct place_ends &ends, place_job *job, uint32_t
     const struct tp_box3 box = ends.box;
     struct end from, to;
     struct place_spread s;
-    uint32_t bank[PLACE_MOST_BITS];
+    uint32_t bank[PLACE_MAX_BITS];
     from.shape = to.shape = job->shape;
     from.plane = &job->plane[PLACE_FROM];
     to.plane = &job->plane[PLACE_TO];
@@ -364,7 +364,7 @@ enum { WAIT_USERS = 3 }; /* both planes of scales, and the values */
 
 struct waiting {
     uint32_t columns, bits;            /* log2 of them; of a number */
-    uint32_t at[PLACE_MOST_BITS - 4];
+    uint32_t at[PLACE_MAX_BITS - 4];
     uint32_t lanes[WAIT_USERS];         /* which bits of a number the lanes of a warp differ in */
     uint32_t users;
 };
@@ -406,14 +406,14 @@ static void mix_banks(waiting *w)
 {
     for (uint32_t b = 0; b < w->bits; b++) {
         const uint32_t own = w->at[b];
-        uint32_t most = 0, best = own;
+        uint32_t max = 0, best = own;
         for (uint32_t bank = 0; own >= 4 * 32 && bank < 32; bank++) {
             uint32_t sum = 0;
             w->at[b] = own | bank * 4;
             for (uint32_t i = 0; i < w->users; i++)
                 sum += rank_of(*w, w->lanes[i]);
-            if (sum > most) {
-                most = sum;
+            if (sum > max) {
+                max = sum;
                 best = w->at[b];
             }
         }
@@ -511,6 +511,6 @@ uint32_t tp_cuda_place_blocks(const void *kernel, const place_grid &grid, uint32
     cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, PLACE_THREADS, 0);
     const uint32_t resident = (uint32_t)(processors * (blocks > 0 ? blocks : 1));
     const uint32_t runs = run > 0 ? (uint32_t)dev_ceil(grid.count, run) : 0;
-    const uint32_t most = runs > resident ? runs : resident;
-    return grid.count < most ? grid.count : most;
+    const uint32_t max = runs > resident ? runs : resident;
+    return grid.count < max ? grid.count : max;
 }

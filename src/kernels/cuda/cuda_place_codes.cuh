@@ -26,7 +26,7 @@ enum { TENSOR = 254, GIVEN = 255 };
  * ends of the range: without branches. 7.5 and 127.5 have so few bits that dev_divide() by them
  * is exact. */
 struct place_quick {
-    uint32_t bits, most; /* most: two bf16 numbers whose quotients round to the largest code */
+    uint32_t bits, max; /* max: two bf16 numbers whose quotients round to the largest code */
     float value;
     bool ordinary;
 };
@@ -52,7 +52,7 @@ static __device__ __forceinline__ place_quick quick_of(const any_codec &c, uint3
         q.ordinary = q.ordinary && q.bits - 0x0400u < 0x7800u; /* normal numbers */
     }
     asm("cvt.rn.bf16x2.f32 %0, %1, %1;"
-        : "=r"(q.most)
+        : "=r"(q.max)
         : "f"(__fmul_rn(q.value, LARGEST(CODEC))));
     return q;
 }
@@ -141,7 +141,7 @@ static __device__ __forceinline__ place_block given_block(const place_encode &a,
         b.quick.ordinary = !a.grouped && __float_as_uint(value) - 0x1A800000u < 0x47000000u &&
                            (!a.codec.f16 || bits - 0x0400u < 0x7800u);
         asm("cvt.rn.bf16x2.f32 %0, %1, %1;"
-            : "=r"(b.quick.most)
+            : "=r"(b.quick.max)
             : "f"(__fmul_rn(value, LARGEST(CODEC))));
         set_quick<CODEC>(a.codec, &b);
     }
@@ -245,9 +245,9 @@ static __device__ __forceinline__ uint2 codes_of(const place_encode &a, const pl
         if (!b.quick.ordinary)
             return rare_codes<CODEC, DT>(r, b.s.fp8.factor, b.s.amax, a.codec.rule, a.codec.f16);
         if constexpr (CODEC == TP_CODEC_INT4)
-            return make_uint2(dev_int4_ordinary<DT>(r, b.d.high, b.d.low, b.quick.most), 0);
+            return make_uint2(dev_int4_ordinary<DT>(r, b.d.high, b.d.low, b.quick.max), 0);
         else
-            return dev_int8_ordinary<DT>(r, b.d.high, b.d.low, b.quick.most);
+            return dev_int8_ordinary<DT>(r, b.d.high, b.d.low, b.quick.max);
     } else if constexpr (CODEC == TP_CODEC_NVFP4) {
         return make_uint2(nv_eight<CODEC, DT, RULE>(b, r), 0);
     } else if constexpr (CODEC == TP_CODEC_MXFP4) {

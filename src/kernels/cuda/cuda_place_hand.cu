@@ -56,7 +56,7 @@ static uint32_t needed(const struct place_spread &s, const uint8_t *to, uint8_t 
 static void spread_values(struct place_spread &s, const uint8_t *to, uint32_t block_bits)
 {
     const uint32_t fixed = 3 - s.inner; /* registers of an eight */
-    uint8_t bits[PLACE_MOST_BITS];
+    uint8_t bits[PLACE_MAX_BITS];
     uint32_t count = needed(s, to, bits), joined = 0;
     for (uint32_t i = 0; i < fixed; i++)
         s.reg[s.regs++] = (uint8_t)(s.inner + i);
@@ -85,7 +85,7 @@ static void spread_values(struct place_spread &s, const uint8_t *to, uint32_t bl
 /* Codes come in words, or (wide) in four words at a time. */
 static void spread_codes(struct place_spread &s, const uint8_t *from, const uint8_t *to, bool wide)
 {
-    uint8_t bits[PLACE_MOST_BITS];
+    uint8_t bits[PLACE_MAX_BITS];
     const uint32_t count = needed(s, to, bits), neighbours = wide ? 2 : 4;
     if (wide) {
         add_reg(s, from[s.inner]);

@@ -245,10 +245,10 @@ static dev_map map_between(const struct tp_op *from, const any_side &source, con
 }
 
 /* The same scales in the same blocks, stored as the same numbers. */
-static bool scales_alike(const any_plane &a, const any_plane &b)
+static bool same_scales(const any_plane &a, const any_plane &b)
 {
     return a.data != NULL && b.data != NULL && a.element == b.element && a.f16 == b.f16 &&
-           b.least <= a.least && a.per_n == b.per_n && a.per_k == b.per_k;
+           b.min <= a.min && a.per_n == b.per_n && a.per_k == b.per_k;
 }
 
 static bool both_scales(const any_plane &from, const any_plane &to, uint32_t code_bits,
@@ -263,7 +263,7 @@ static bool both_scales(const any_plane &from, const any_plane &to, uint32_t cod
 /* Two rounds of codes of four bits. */
 static bool is_double(struct place_shape shape)
 {
-    return shape.rows + shape.columns == PLACE_MOST_BITS;
+    return shape.rows + shape.columns == PLACE_MAX_BITS;
 }
 
 /* The codes in the widest tiles that both layouts and the weight let be: whole lines of the cache
@@ -295,14 +295,14 @@ static bool are_movable(const struct tp_op *from, const struct tp_op *to, const 
 
 /* Codes that are exchanged, and their scales where both ends have them alike. */
 static bool move_arguments(const any_side &source, const any_side &target, struct tp_box3 box,
-                           bool alike, place_job *a)
+                           bool same, place_job *a)
 {
     const struct place_ends ends = {PLACE_REPACK, &source.codes, &target.codes, NULL, box, 1};
     const uint32_t code_bits = tp_element_bits((enum tp_element)source.codes.element);
     if (!codes_in_tiles(ends, code_bits, a))
         return false;
-    if (!alike || (!both_scales(source.scale, target.scale, code_bits, true, box, a) &&
-                   !both_scales(source.scale, target.scale, code_bits, false, box, a)))
+    if (!same || (!both_scales(source.scale, target.scale, code_bits, true, box, a) &&
+                  !both_scales(source.scale, target.scale, code_bits, false, box, a)))
         a->plane[PLACE_TO_SCALE] = a->plane[PLACE_FROM_SCALE] = place_plane{};
     tp_cuda_place_wait(NULL, a);
     return true;
@@ -313,15 +313,15 @@ static bool repack_arguments(const struct tp_op *from, const struct tp_op *to, s
                              const any_side &source, const any_side &target, place_job *a,
                              bool *carried)
 {
-    const bool alike = scales_alike(source.scale, target.scale);
+    const bool same = same_scales(source.scale, target.scale);
     memset(a, 0, sizeof *a);
     if (!are_movable(from, to, source, target))
         return false;
     a->map = map_between(from, source, to, &target);
     *carried = tp_cuda_carry_arguments(source.codes, target.codes, box, a);
-    if (*carried && alike)
+    if (*carried && same)
         tp_cuda_carry_scales(source.scale, target.scale, box, a);
-    else if (!*carried && !move_arguments(source, target, box, alike, a))
+    else if (!*carried && !move_arguments(source, target, box, same, a))
         return false;
     tp_cuda_place_sums(a);
     a->grid = tp_cuda_place_grid(box, a->shape, place_n_first(a->plane[PLACE_FROM]) &&

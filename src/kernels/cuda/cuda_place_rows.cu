@@ -22,11 +22,11 @@ extern "C" {
 #if __CUDA_ARCH__ >= 900
 
 struct rows_shared {
-    uint64_t full[ROWS_MOST_CHUNKS], empty[ROWS_MOST_CHUNKS];
+    uint64_t full[ROWS_MAX_CHUNKS], empty[ROWS_MAX_CHUNKS];
     rows_by by[ROWS_STRIP];
     uint32_t scales[ROWS_STRIP]; /* as stored */
     uint32_t rare;
-    uint16_t most[ROWS_MOST_CHUNKS * ROWS_STRIP]; /* magnitudes of a chunk's rows */
+    uint16_t max[ROWS_MAX_CHUNKS * ROWS_STRIP]; /* magnitudes of a chunk's rows */
 };
 
 /* A strip: its expert, its first row, and where it begins among codes. */
@@ -112,7 +112,7 @@ static __device__ __forceinline__ void look(const rows_args &a, uint32_t turn,
             }
         amax = __reduce_max_sync(0xFFFFFFFFu, max(amax & 0xFFFFu, amax >> 16));
         if (lane == 0)
-            shared->most[i] = (uint16_t)amax;
+            shared->max[i] = (uint16_t)amax;
     }
 }
 
@@ -124,7 +124,7 @@ static __device__ __forceinline__ void take_scales(const rows_args &a, rows_shar
     any_codec c = a.codec;
     uint32_t amax = 0;
     for (uint32_t i = lane; i < a.chunks * ROWS_STRIP; i += 32)
-        amax = max(amax, (uint32_t)shared->most[i]);
+        amax = max(amax, (uint32_t)shared->max[i]);
     amax = max(amax, __shfl_xor_sync(0xFFFFFFFFu, amax, 8));
     amax = max(amax, __shfl_xor_sync(0xFFFFFFFFu, amax, 16));
     c.codec = KIND::CODEC;
@@ -225,7 +225,7 @@ static __device__ __forceinline__ void begin(const rows_args &a, rows_shared *sh
 #endif
 
 template <class KIND>
-static __global__ __launch_bounds__(ROWS_MOST_THREADS, 1) void
+static __global__ __launch_bounds__(ROWS_MAX_THREADS, 1) void
 encode_strips(const __grid_constant__ struct rows_args a)
 {
 #if __CUDA_ARCH__ >= 900
@@ -305,7 +305,7 @@ static bool arguments(const struct any_side &side, const struct tp_args *args, r
     const uint32_t bits = CODE_BITS(a->codec.codec);
     const uint64_t strips = box.e * (box.n / ROWS_STRIP);
     if (box.n % ROWS_BAND != 0 || box.k <= ROWS_COLUMNS ||
-        box.k > ROWS_MOST_CHUNKS * ROWS_COLUMNS || strips > 0x3FFFFFFFu ||
+        box.k > ROWS_MAX_CHUNKS * ROWS_COLUMNS || strips > 0x3FFFFFFFu ||
         ((uintptr_t)args->in[0] | (uintptr_t)side.codes.data) % 16 != 0 ||
         a->codec.rule != TP_INT4_QUOTIENT_FP32 ||
         !strips_of(side.codes, bits, a) ||
@@ -328,21 +328,21 @@ static bool arguments(const struct any_side &side, const struct tp_args *args, r
  * for all callers, who may be several at a time. 0: they do not fit. */
 static uint32_t blocks_of(const void *kernel, uint32_t bytes, uint32_t *warps, uint32_t units)
 {
-    int device = 0, major = 0, most = 0, blocks = 0, processors = 0;
+    int device = 0, major = 0, max = 0, blocks = 0, processors = 0;
     if (!is_done(cudaGetDevice(&device)) ||
         !is_done(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device)) ||
         major < 9 ||
-        !is_done(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device)) ||
+        !is_done(cudaDeviceGetAttribute(&max, cudaDevAttrMaxSharedMemoryPerBlockOptin, device)) ||
         !is_done(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device)) ||
         !is_done(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      min(most - ROWS_OTHER,
-                                          (int)ROWS_MOST_CHUNKS * ROWS_CHUNK))) ||
+                                      min(max - ROWS_OTHER,
+                                          (int)ROWS_MAX_CHUNKS * ROWS_CHUNK))) ||
         !is_done(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                                       cudaSharedmemCarveoutMaxShared)))
         return 0;
-    for (uint32_t share = ROWS_MOST_BLOCKS; share > 0; share--) {
-        const uint32_t room = ROWS_MOST_THREADS / 32 / share - 1;
-        *warps = (uint32_t)dev_ceil(units, dev_ceil(units, room));
+    for (uint32_t share = ROWS_MAX_BLOCKS; share > 0; share--) {
+        const uint32_t capacity = ROWS_MAX_THREADS / 32 / share - 1;
+        *warps = (uint32_t)dev_ceil(units, dev_ceil(units, capacity));
         if (is_done(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
                 &blocks, kernel, (int)(*warps + 1) * 32, bytes)) &&
             blocks >= (int)share)
@@ -355,8 +355,8 @@ static uint32_t blocks_of(const void *kernel, uint32_t bytes, uint32_t *warps, u
  * fill up what slower multiprocessors leave; more where they are short. */
 static uint32_t run_of(const rows_args &a, uint32_t resident)
 {
-    const uint32_t run = (uint32_t)dev_ceil(ROWS_RUN, a.chunks), most = a.strips / resident;
-    return run < most ? run : most;
+    const uint32_t run = (uint32_t)dev_ceil(ROWS_RUN, a.chunks), max = a.strips / resident;
+    return run < max ? run : max;
 }
 
 /* False: nothing is enqueued. Few strips would not keep the device busy. */

@@ -14,7 +14,7 @@ enum {
     ROWS_COLUMNS = 1024,           /* of a chunk */
     ROWS_PITCH = ROWS_COLUMNS * 2, /* bytes of a row of a chunk */
     ROWS_CHUNK = ROWS_STRIP * ROWS_PITCH,
-    ROWS_MOST_CHUNKS = 14,
+    ROWS_MAX_CHUNKS = 14,
     ROWS_RUN = 28,            /* chunks of all strips of a block, about */
     ROWS_OTHER = 1024,        /* bytes that a block has beside them, at most */
     ROWS_UNIT = 128,          /* columns of which a warp makes codes at a time */
@@ -22,8 +22,8 @@ enum {
     ROWS_CODES = 32,          /* of eight rows that are stored side by side */
     ROWS_PAIRS = 16,          /* of neighbouring columns that a lane has of a unit */
     ROWS_HIGHER = 8 * 2,      /* bytes between both pairs of a row and item */
-    ROWS_MOST_THREADS = 1024, /* of a multiprocessor: 64 registers each */
-    ROWS_MOST_BLOCKS = 4,     /* of a multiprocessor */
+    ROWS_MAX_THREADS = 1024,  /* of a multiprocessor: 64 registers each */
+    ROWS_MAX_BLOCKS = 4,      /* of a multiprocessor */
 };
 
 /* A kernel: its codec and type of values. */
@@ -35,10 +35,10 @@ template <int CODEC_, int DT_> struct rows_kind {
 };
 
 /* What codes of a row are made by, where its scale is not rare: its reciprocal and place_quick's
- * `most`. */
+ * `max`. */
 struct alignas(8) rows_by {
     float high;
-    uint32_t most;
+    uint32_t max;
 };
 
 /* PLACE_TO counts single codes, its tiles are a band's rows of 16 columns. */
@@ -69,7 +69,7 @@ static __device__ __forceinline__ uint32_t stored_bits(const rows_args &a, uint3
     p.data = (uint8_t *)&stored;
     p.element = a.element;
     p.f16 = a.codec.f16;
-    p.least = 0;
+    p.min = 0;
     store_scale(p, CODEC, 0, bits);
     return stored;
 }
@@ -79,7 +79,7 @@ template <int CODEC>
 static __device__ __forceinline__ bool by_of(const rows_args &a, uint32_t stored, rows_by *by)
 {
     const place_block b = given_block<CODEC>(a, stored);
-    *by = rows_by{b.d.high, b.quick.most};
+    *by = rows_by{b.d.high, b.quick.max};
     return b.quick.ordinary;
 }
 
@@ -155,7 +155,7 @@ static __device__ __forceinline__ uint32_t int4_word(const uint32_t *w, const ro
     float q[2][2][2]; /* which is read first, row, column */
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        dev_ordinary_pair<DT>(w[i], by[i / 2].high, by[i / 2].most, base, q[i % 2][i / 2]);
+        dev_ordinary_pair<DT>(w[i], by[i / 2].high, by[i / 2].max, base, q[i % 2][i / 2]);
     return sum_of<DT != TP_BF16>(q[0], base) * (swapped ? 16u : 1u) +
            sum_of<DT != TP_BF16>(q[1], base) * (swapped ? 1u : 16u) - 0x3F400000u;
 }
@@ -170,7 +170,7 @@ static __device__ __forceinline__ uint32_t int8_word(const uint32_t *w, const ro
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         float pair[2];
-        dev_ordinary_pair<DT>(w[i], by.high, by.most, base, pair);
+        dev_ordinary_pair<DT>(w[i], by.high, by.max, base, pair);
         q[i] = pair[0];
         q[i + 2] = pair[1];
     }

@@ -19,7 +19,7 @@ struct place_encode : place_job {
     uint32_t joined;      /* bits of `join` */
     bool shared;          /* lanes that share blocks are as many as their blocks, or more */
     uint32_t scale_shift; /* from a scale's bits to the stored ones */
-    uint32_t least;       /* of the bits of an fp32 scale: smaller ones are stored as this */
+    uint32_t min;         /* of the bits of an fp32 scale: smaller ones are stored as this */
     bool square;          /* one scale to a tile */
     bool given;           /* scales that were found before: of whole rows, */
     bool grouped;         /* or of groups */
@@ -72,20 +72,20 @@ static __device__ __forceinline__ uint32_t own_amax(const place_values<DT> &v)
 template <int DT>
 static __device__ __forceinline__ uint32_t tile_amax(const place_values<DT> &v)
 {
-    __shared__ uint32_t most[PLACE_THREADS / 32];
+    __shared__ uint32_t max_value[PLACE_THREADS / 32];
     uint32_t amax = dev_max_lanes<32>(own_amax<DT>(v));
     __syncthreads(); /* the last tile's are read */
     if (threadIdx.x % 32 == 0)
-        most[threadIdx.x / 32] = amax;
+        max_value[threadIdx.x / 32] = amax;
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < PLACE_THREADS / 32; i++)
-        amax = max(amax, most[i]);
+        amax = max(amax, max_value[i]);
     return amax;
 }
 
 /* Magnitudes in the form that several share a word: two of 16 bits, or one. */
-template <int DT> struct place_most {
+template <int DT> struct place_max {
     static const int apart = TP_IS32(DT) ? 1 : 2; /* in a word */
     uint32_t w[PLACE_EIGHTS / apart];
 };
@@ -97,11 +97,11 @@ template <int DT> static __device__ __forceinline__ uint32_t max_of(uint32_t a, 
 
 /* Eights whose numbers differ in a bit have one block. */
 template <int DT, int BIT>
-static __device__ __forceinline__ void join_eights(place_most<DT> *m)
+static __device__ __forceinline__ void join_eights(place_max<DT> *m)
 {
-    const int bit = BIT / place_most<DT>::apart;
+    const int bit = BIT / place_max<DT>::apart;
 #pragma unroll
-    for (int i = 0; i < PLACE_EIGHTS / place_most<DT>::apart; i++)
+    for (int i = 0; i < PLACE_EIGHTS / place_max<DT>::apart; i++)
         if (bit == 0)
             m->w[i] = max_of<DT>(m->w[i], __byte_perm(m->w[i], 0, 0x1032));
         else if (!(i & bit))
@@ -110,11 +110,11 @@ static __device__ __forceinline__ void join_eights(place_most<DT> *m)
 
 /* Of the blocks of a thread's eights. */
 template <int DT>
-static __device__ __forceinline__ place_most<DT> blocks_amax(const place_encode &a,
-                                                             const place_values<DT> &v)
+static __device__ __forceinline__ place_max<DT> blocks_amax(const place_encode &a,
+                                                            const place_values<DT> &v)
 {
-    const int apart = place_most<DT>::apart;
-    place_most<DT> m;
+    const int apart = place_max<DT>::apart;
+    place_max<DT> m;
 #pragma unroll
     for (int i = 0; i < PLACE_EIGHTS; i += apart) {
         const uint32_t x = dev_amax8<DT>(0, v.r[i]), y = dev_amax8<DT>(0, v.r[i + apart - 1]);
@@ -138,15 +138,15 @@ static __device__ __forceinline__ place_most<DT> blocks_amax(const place_encode 
 
 /* As fp32 bits. */
 template <int DT>
-static __device__ __forceinline__ uint32_t amax_of(const place_most<DT> &m, int eight)
+static __device__ __forceinline__ uint32_t amax_of(const place_max<DT> &m, int eight)
 {
-    const uint32_t w = m.w[eight / place_most<DT>::apart];
+    const uint32_t w = m.w[eight / place_max<DT>::apart];
     return TP_IS32(DT) ? w : dev_amax_bits1<DT>(eight % 2 ? w >> 16 : w & 0xFFFFu);
 }
 
 /* The same of an eight that the compiler does not know. */
 template <int DT>
-static __device__ __forceinline__ uint32_t amax_at(const place_most<DT> &m, uint32_t eight)
+static __device__ __forceinline__ uint32_t amax_at(const place_max<DT> &m, uint32_t eight)
 {
     uint32_t bits = amax_of<DT>(m, 0);
 #pragma unroll

@@ -343,9 +343,9 @@ static uint64_t shared_bytes(struct tp_box3 box)
 
 static bool fits(struct tp_box3 box)
 {
-    const uint64_t most = 65535; /* of a grid's second and third side */
-    return box.k % 128 == 0 && box.n % 16 == 0 && box.k <= most * 32 * TILE_KT / 2 &&
-           box.n <= 0x7FFFFFFFu && box.e <= most && shared_bytes(box) <= MAX_SHARED - 512;
+    const uint64_t max = 65535; /* of a grid's second and third side */
+    return box.k % 128 == 0 && box.n % 16 == 0 && box.k <= max * 32 * TILE_KT / 2 &&
+           box.n <= 0x7FFFFFFFu && box.e <= max && shared_bytes(box) <= MAX_SHARED - 512;
 }
 
 extern "C" void tp_cuda_int4_reorder(const struct tp_op *from, const struct tp_op *to,

@@ -80,7 +80,7 @@ static bool fp8_channel(const struct tp_op *op)
     const struct tp_op_out *scale = out_of(op, TP_ROLE_SCALE);
     return block_is(op, 1, 0) && codes_are(op, TP_ELEM_E4M3) && op->rule >= TP_FP8_CT_FP32 &&
            (is(scale, TP_ELEM_BF16, 1, 0) ||
-            (is(scale, TP_ELEM_F32, 1, 0) && !(scale->least > 0)));
+            (is(scale, TP_ELEM_F32, 1, 0) && !(scale->min > 0)));
 }
 
 static bool fp8_blocks(const struct tp_op *op)
@@ -130,7 +130,7 @@ static bool placed(const struct tp_op *op)
 }
 
 /* One row for each type that weights come in. Those for every layout heed least scales. */
-#define HEEDS(codes) ((codes) == TP_PLACE_EVERY ? TP_NEED_LEAST : 0)
+#define HEEDS(codes) ((codes) == TP_PLACE_EVERY ? TP_NEED_SCALE_MIN : 0)
 #define SEARCH(codec, codes, scales, accepts, fn, name, search)                                   \
     {codec, TP_BF16, codes, scales, accepts, TP_ISA_CUDA, fn, name "_bf16_cuda", search,          \
      HEEDS(codes)},                                                                               \
@@ -229,7 +229,7 @@ static bool both_placed(const struct tp_op *from, const struct tp_op *to)
 
 #define REPLACED(codec, name)                                                             \
     {codec, TP_PLACE_EVERY, TP_PLACE_EVERY, TP_PLACE_EVERY, TP_PLACE_EVERY, both_placed, \
-     TP_ISA_CUDA, tp_cuda_repack_placed, name, TP_NEED_LEAST}
+     TP_ISA_CUDA, tp_cuda_repack_placed, name, TP_NEED_SCALE_MIN}
 
 static const struct tp_repack_row repack_rows[] = {
     {TP_CODEC_INT4, TP_PLACE_ROW, TP_PLACE_W4A8, TP_PLACE_ROW, TP_PLACE_COL, to_w4a8, TP_ISA_CUDA,

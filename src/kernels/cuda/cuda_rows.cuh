@@ -50,7 +50,7 @@ static __device__ __forceinline__ uint32_t dev_min_bf16x2(uint32_t a, uint32_t b
 }
 
 /* Quotients of eight values by a scale's reciprocal plus `base`, for integer codes whose lower end
- * needs no clamp. bf16 values are clamped to `most`, two at a time, before they are divided;
+ * needs no clamp. bf16 values are clamped to `max`, two at a time, before they are divided;
  * others are not.
  *
  * base is 1.5 * 2^b, so that the sum is a multiple of 2^(b - 23): 2^-16 or 2^-14. Where x / s lies
@@ -60,12 +60,12 @@ static __device__ __forceinline__ uint32_t dev_min_bf16x2(uint32_t a, uint32_t b
  * too many bits for this: their quotients are rounded as dev_divide() does, and have no base. */
 template <int DT>
 static __device__ __forceinline__ void dev_ordinary(dev_raw8<DT> x, float high, float low,
-                                                    uint32_t most, float base, float (&q)[8])
+                                                    uint32_t max, float base, float (&q)[8])
 {
     if (DT == TP_BF16) {
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            x.w[i] = dev_min_bf16x2(x.w[i], most);
+            x.w[i] = dev_min_bf16x2(x.w[i], max);
     }
 #pragma unroll
     for (int i = 0; i < 8; i++)
@@ -75,11 +75,11 @@ static __device__ __forceinline__ void dev_ordinary(dev_raw8<DT> x, float high, 
 
 /* The same of two values of 16 bits. */
 template <int DT>
-static __device__ __forceinline__ void dev_ordinary_pair(uint32_t word, float high, uint32_t most,
+static __device__ __forceinline__ void dev_ordinary_pair(uint32_t word, float high, uint32_t max,
                                                          float base, float (&q)[2])
 {
     if (DT == TP_BF16)
-        word = dev_min_bf16x2(word, most);
+        word = dev_min_bf16x2(word, max);
     q[0] = __fmaf_rn(dev_widen<DT>(word, 0), high, base);
     q[1] = __fmaf_rn(dev_widen<DT>(word, 1), high, base);
 }
@@ -163,11 +163,11 @@ struct dev_channel {
 /* `amax`: largest bf16 magnitude of a row's group scales; `rule`: enum tp_channel_rule. */
 static __device__ __forceinline__ dev_channel dev_channel_of(uint32_t amax, uint32_t rule)
 {
-    const float least = 1.0f / (448.0f * 512.0f), m = tp_bf16_to_f32((uint16_t)amax);
+    const float min = 1.0f / (448.0f * 512.0f), m = tp_bf16_to_f32((uint16_t)amax);
     dev_channel c;
     c.sc = rule == TP_CHANNEL_GPU ? __fmul_rn(m, TP_RCP_448) : __fdiv_rn(m, 448.0f);
-    if (c.sc < least) /* NaN stays */
-        c.sc = least;
+    if (c.sc < min) /* NaN stays */
+        c.sc = min;
     c.reciprocal = __fdiv_rn(1.0f, c.sc);
     c.divide = rule == TP_CHANNEL_DIV;
     return c;

@@ -73,14 +73,14 @@ template <int LANES> static __device__ __forceinline__ uint32_t dev_sum_lanes(ui
     return v;
 }
 
-/* tp_search_root() of w over the block's largest, `most`. A short way is off by less than
+/* tp_search_root() of w over the block's largest, `max`. A short way is off by less than
  * 2^-15; where that could decide, all are computed as they are defined. */
 template <int N>
-static __device__ __forceinline__ void dev_search_roots(const float (&w)[N], float most,
+static __device__ __forceinline__ void dev_search_roots(const float (&w)[N], float max,
                                                         float (&root)[N])
 {
-    const float k = __fmul_rn(dev_reciprocal_near(most), 225.0f);
-    bool unsure = !(most < 1.3292280e36f); /* 2^120 */
+    const float k = __fmul_rn(dev_reciprocal_near(max), 225.0f);
+    bool unsure = !(max < 1.3292280e36f); /* 2^120 */
 #pragma unroll
     for (int i = 0; i < N; i++) {
         const float r = dev_root_near(__fmul_rn(w[i], k));
@@ -91,7 +91,7 @@ static __device__ __forceinline__ void dev_search_roots(const float (&w)[N], flo
     if (unsure) {
 #pragma unroll
         for (int i = 0; i < N; i++)
-            root[i] = (float)tp_search_root(__fdiv_rn(w[i], most));
+            root[i] = (float)tp_search_root(__fdiv_rn(w[i], max));
     }
 }
 
@@ -130,13 +130,13 @@ static __device__ __forceinline__ void dev_load_importance(const float *h, float
 template <int N, int LANES>
 static __device__ __forceinline__ void dev_roots_of_file(const float (&w)[N], float (&root)[N])
 {
-    uint32_t most = 0;
+    uint32_t max_value = 0;
 #pragma unroll
     for (int i = 0; i < N; i++)
-        most = max(most, tp_abs_bits(w[i]));
-    most = dev_max_lanes<LANES>(most);
-    dev_search_roots<N>(w, __uint_as_float(most), root);
-    if (most < TP_SEARCH_LEAST) {
+        max_value = max(max_value, tp_abs_bits(w[i]));
+    max_value = dev_max_lanes<LANES>(max_value);
+    dev_search_roots<N>(w, __uint_as_float(max_value), root);
+    if (max_value < TP_SEARCH_MIN) {
 #pragma unroll
         for (int i = 0; i < N; i++)
             root[i] = 1.0f;
@@ -169,7 +169,7 @@ static __device__ __forceinline__ bool dev_search_flips(float positive, float ne
 struct dev_top {
     uint32_t scale; /* bf16 */
     float channel, reciprocal;
-    bool least; /* as small as it gets, so that g of the largest group is free */
+    bool min; /* as small as it gets, so that g of the largest group is free */
 };
 
 static __device__ inline dev_top dev_top_of(uint32_t amax, bool is_signed, uint32_t rule, int r)
@@ -177,16 +177,16 @@ static __device__ inline dev_top dev_top_of(uint32_t amax, bool is_signed, uint3
     dev_top c;
     c.scale = tp_search_w4a8_top(amax, is_signed, r);
     const float sc = dev_channel_of(c.scale, rule).sc;
-    c.least = sc == 1.0f / (448.0f * 512.0f);
+    c.min = sc == 1.0f / (448.0f * 512.0f);
     c.channel = __fmul_rn(sc, 8.0f);
     c.reciprocal = __fdiv_rn(1.0f, c.channel);
     return c;
 }
 
-/* The error of a row whose groups have `total` in units of exponent `most`. */
-static __device__ inline double dev_row_cost(uint64_t total, const dev_top &c, int most)
+/* The error of a row whose groups have `total` in units of exponent `max`. */
+static __device__ inline double dev_row_cost(uint64_t total, const dev_top &c, int max)
 {
-    return ldexp((double)total * ((double)c.channel * (double)c.channel), 2 * most);
+    return ldexp((double)total * ((double)c.channel * (double)c.channel), 2 * max);
 }
 
 /* The bf16 scale of a group with group scale t. */

@@ -20,7 +20,7 @@ struct any_ints {
     bool flip;
     uint32_t weights; /* enum tp_importance; NONE: every root is 1 */
     int64_t mean;     /* MAGNITUDE */
-    float most;       /* the largest weight */
+    float max;        /* the largest weight */
 };
 
 struct any_values {
@@ -64,9 +64,9 @@ static __device__ int32_t int_at(const any_args &a, const any_run &run, const an
 static __device__ int32_t root_at(const any_run &run, const any_ints &ints, uint64_t i, int64_t x)
 {
     if (ints.weights == TP_IMPORTANCE_MAGNITUDE)
-        return tp_search_root(__fdiv_rn((float)(x * x + ints.mean), ints.most));
+        return tp_search_root(__fdiv_rn((float)(x * x + ints.mean), ints.max));
     if (ints.weights == TP_IMPORTANCE_FILE)
-        return tp_search_root(__fdiv_rn(run.importance[i], ints.most));
+        return tp_search_root(__fdiv_rn(run.importance[i], ints.max));
     return 1;
 }
 
@@ -74,7 +74,7 @@ static __device__ int32_t root_at(const any_run &run, const any_ints &ints, uint
 static __device__ void weigh(const any_args &a, const any_run &run, any_ints &ints, uint32_t lane)
 {
     uint64_t sum = 0, largest = 0;
-    uint32_t most = 0;
+    uint32_t max_value = 0;
     ints.weights = a.how.weights;
     for (uint64_t i = lane; i < run.count && ints.weights == TP_IMPORTANCE_MAGNITUDE; i += 32) {
         const int64_t x = int_at(a, run, ints, i);
@@ -82,27 +82,27 @@ static __device__ void weigh(const any_args &a, const any_run &run, any_ints &in
         largest = max(largest, (uint64_t)(x * x));
     }
     for (uint64_t i = lane; i < run.count && ints.weights == TP_IMPORTANCE_FILE; i += 32)
-        most = max(most, tp_abs_bits(run.importance[i]));
-    most = dev_max_lanes<32>(most);
+        max_value = max(max_value, tp_abs_bits(run.importance[i]));
+    max_value = dev_max_lanes<32>(max_value);
     ints.mean = (int64_t)(sum_lanes(sum) / run.count);
-    ints.most = __uint_as_float(most);
+    ints.max = __uint_as_float(max_value);
     if (ints.weights == TP_IMPORTANCE_MAGNITUDE)
-        ints.most = (float)max((int64_t)max_lanes(largest) + ints.mean, (int64_t)1);
-    else if (most < TP_SEARCH_LEAST)
+        ints.max = (float)max((int64_t)max_lanes(largest) + ints.mean, (int64_t)1);
+    else if (max_value < TP_SEARCH_MIN)
         ints.weights = TP_IMPORTANCE_NONE;
 }
 
 static __device__ bool run_flips(const any_args &a, const any_run &run, uint32_t lane)
 {
-    uint32_t most[2] = {0, 0};
+    uint32_t max_value[2] = {0, 0};
     for (uint64_t i = lane; i < run.count && a.how.is_signed; i += 32) {
         const uint32_t bits = tp_f32_bits(run_value(a, run, i)), m = bits & 0x7FFFFFFFu;
         if (bits >> 31)
-            most[1] = max(most[1], m);
+            max_value[1] = max(max_value[1], m);
         else
-            most[0] = max(most[0], m);
+            max_value[0] = max(max_value[0], m);
     }
-    return dev_max_lanes<32>(most[0]) > dev_max_lanes<32>(most[1]);
+    return dev_max_lanes<32>(max_value[0]) > dev_max_lanes<32>(max_value[1]);
 }
 
 static __device__ any_ints take(const any_args &a, const any_run &run, float factor, int e,
@@ -122,11 +122,11 @@ static __device__ uint64_t error_of(const any_args &a, const any_run &run, const
     uint64_t sum = 0;
     for (uint64_t i = lane; i < run.count; i += 32) {
         const int32_t x = int_at(a, run, ints, i);
-        int32_t least = INT32_MAX;
+        int32_t min_value = INT32_MAX;
 #pragma unroll
         for (int q = 0; q < 16; q++)
-            least = min(least, abs(x - v.of[q]));
-        const int64_t d = (int64_t)least * root_at(run, ints, i, x);
+            min_value = min(min_value, abs(x - v.of[q]));
+        const int64_t d = (int64_t)min_value * root_at(run, ints, i, x);
         sum += (uint64_t)(d * d);
     }
     return sum_lanes(sum);
@@ -183,11 +183,11 @@ static __device__ uint32_t search_nvfp4(const any_args &a, const any_run &run, u
                                         uint32_t plain, uint32_t lane)
 {
     const float factor = a.rule == TP_NVFP4_CT ? a.global : __fdiv_rn(1.0f, a.global);
-    const float most = __fmul_rn(tp_bits_f32(amax), factor);
+    const float max = __fmul_rn(tp_bits_f32(amax), factor);
     any_best best = {UINT64_MAX, plain};
-    if (!tp_search_nvfp4_live(amax, most))
+    if (!tp_search_nvfp4_live(amax, max))
         return plain;
-    const any_ints ints = take(a, run, factor, tp_search_exponent(tp_f32_bits(most)), lane);
+    const any_ints ints = take(a, run, factor, tp_search_exponent(tp_f32_bits(max)), lane);
     for (int i = 0; i < TP_SEARCH_NVFP4; i++) {
         const int t = tp_search_nvfp4_byte((uint8_t)plain, i);
         if (t < 1 || t > TP_E4M3_MAX)
@@ -216,7 +216,7 @@ static __device__ any_scale search_scale(const any_args &a, const any_run &run, 
                                          uint32_t lane)
 {
     any_scale s = scale_of(a, amax);
-    if (!tp_search_live(amax) || (a.f16 && !tp_search_half_live(amax)))
+    if (!tp_search_live(amax) || (a.f16 && !tp_search_f16_live(amax)))
         return s;
     if (a.codec == TP_CODEC_INT4) {
         s.bits = search_int4(a, run, amax, lane);
@@ -316,16 +316,16 @@ static __device__ any_fit fit_group(const any_args &a, const any_row &row, const
     const any_block b = group_of(a, row, j);
     const any_run run = run_of(a, b);
     const uint32_t amax = run_amax(a, run, lane);
-    const float most = __fmul_rn(tp_bits_f32(amax), c.reciprocal);
-    uint8_t t = tp_search_w4a8_group(most, a.how.is_signed);
+    const float max = __fmul_rn(tp_bits_f32(amax), c.reciprocal);
+    uint8_t t = tp_search_w4a8_group(max, a.how.is_signed);
     int count = TP_SEARCH_GROUPS;
     any_fit fit;
     fit.best.error = UINT64_MAX;
     fit.best.scale = 0;
     if (!tp_search_live(amax) || t == 0)
         return fit;
-    fit.ints = take(a, run, c.reciprocal, tp_search_exponent(tp_f32_bits(most)), lane);
-    if (j == row.top && !c.least) {
+    fit.ints = take(a, run, c.reciprocal, tp_search_exponent(tp_f32_bits(max)), lane);
+    if (j == row.top && !c.min) {
         t = TP_SEARCH_TOP_G;
         count = 1;
     }
@@ -340,31 +340,31 @@ static __device__ any_fit fit_group(const any_args &a, const any_row &row, const
 static __device__ double cost_of(const any_args &a, const any_row &row, const dev_top &c,
                                  uint32_t lane)
 {
-    int most = -126;
+    int max_value = -126;
     uint64_t total = 0;
     for (uint64_t j = 0; j < row.groups; j++) {
         const uint32_t amax = any_amax(a, group_of(a, row, j), lane);
         const float largest = __fmul_rn(tp_bits_f32(amax), c.reciprocal);
         if (tp_search_live(amax) && tp_search_w4a8_group(largest, a.how.is_signed) > 0)
-            most = max(most, tp_search_exponent(tp_f32_bits(largest)));
+            max_value = max(max_value, tp_search_exponent(tp_f32_bits(largest)));
     }
     for (uint64_t j = 0; j < row.groups; j++) {
         const any_fit fit = fit_group(a, row, c, j, lane);
-        if (fit.best.scale != 0 && 2 * (most - fit.ints.e) < 64)
-            total += fit.best.error >> 2 * (most - fit.ints.e);
+        if (fit.best.scale != 0 && 2 * (max_value - fit.ints.e) < 64)
+            total += fit.best.error >> 2 * (max_value - fit.ints.e);
     }
-    return dev_row_cost(total, c, most);
+    return dev_row_cost(total, c, max_value);
 }
 
 static __device__ dev_top search_top(const any_args &a, const any_row &row, uint32_t lane)
 {
     dev_top best = dev_top_of(row.amax, a.how.is_signed, a.how.top_rule, 0);
-    double least = cost_of(a, row, best, lane);
+    double min = cost_of(a, row, best, lane);
     for (int r = 1; r < TP_SEARCH_TOPS; r++) {
         const dev_top c = dev_top_of(row.amax, a.how.is_signed, a.how.top_rule, r);
-        const double cost = c.least ? least : cost_of(a, row, c, lane);
-        if (cost < least) {
-            least = cost;
+        const double cost = c.min ? min : cost_of(a, row, c, lane);
+        if (cost < min) {
+            min = cost;
             best = c;
         }
     }
@@ -375,12 +375,12 @@ static __device__ dev_top search_top(const any_args &a, const any_row &row, uint
 static __device__ uint8_t nearest(int32_t x, const any_values &v)
 {
     int best = 0;
-    int32_t least = abs(x);
+    int32_t min = abs(x);
     for (int m = 1; m <= 8; m++) {
         const int q = x < 0 ? -m : m;
         const int32_t d = q > 7 ? INT32_MAX : abs(x - v.of[q + 8]);
-        if (d < least) {
-            least = d;
+        if (d < min) {
+            min = d;
             best = q;
         }
     }

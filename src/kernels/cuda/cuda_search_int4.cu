@@ -63,13 +63,13 @@ template <int DT>
 static __device__ __forceinline__ int4_steps steps_of(const int4_search_args &a, uint32_t amax,
                                                       float unit, uint32_t lane)
 {
-    const float most = __uint_as_float(amax);
+    const float max = __uint_as_float(amax);
     const int i = lane % GROUP_LANES;
-    float low = __fmul_rn(most, a.shrink[i]), high = __fmul_rn(most, a.shrink[i + 8]);
+    float low = __fmul_rn(max, a.shrink[i]), high = __fmul_rn(max, a.shrink[i + 8]);
     if (i == 0 && a.how.is_signed)
-        low = __fmul_rn(most, 0.125f);
+        low = __fmul_rn(max, 0.125f);
     else if (i == 0)
-        low = TP_IS32(DT) ? __fdiv_rn(most, 7.5f) : __fmul_rn(most, 1.0f / 7.5f);
+        low = TP_IS32(DT) ? __fdiv_rn(max, 7.5f) : __fmul_rn(max, 1.0f / 7.5f);
     dev_round_bf16(low, high);
     const int4_steps s = {__fmul_rn(low, unit), __fmul_rn(high, unit)};
     return s;
@@ -157,13 +157,13 @@ template <bool WEIGHTED>
 static __device__ __forceinline__ int exact_search(const group_ints &ints,
                                                    const int4_steps &steps, uint32_t lane)
 {
-    uint64_t least = UINT64_MAX;
+    uint64_t min = UINT64_MAX;
     int best = 0;
 #pragma unroll 1
     for (int i = 0; i < TP_SEARCH_INT4; i++) {
         const uint64_t error = exact_error<WEIGHTED>(ints, step_of(steps, i, lane));
-        if (error < least) {
-            least = error;
+        if (error < min) {
+            min = error;
             best = i;
         }
     }

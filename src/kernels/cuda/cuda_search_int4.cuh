@@ -67,7 +67,7 @@ template <int DT> static __device__ __forceinline__ bool group_flips(const dev_r
 struct group_ints {
     float x[LANE_VALUES], root[LANE_VALUES];
     float unit;        /* of x, positive */
-    float most, least; /* of x */
+    float max, min;    /* of x */
     float far_root;    /* that of the farther of both is no less */
 };
 
@@ -76,8 +76,8 @@ struct group_ints {
 template <bool WEIGHTED>
 static __device__ __forceinline__ float clip_error(const group_ints &ints, float up, float down)
 {
-    const float above = __fsub_rn(ints.most, up), below = __fsub_rn(-ints.least, down);
-    float d = fmaxf(ints.most >= -ints.least ? above : below, 0.0f);
+    const float above = __fsub_rn(ints.max, up), below = __fsub_rn(-ints.min, down);
+    float d = fmaxf(ints.max >= -ints.min ? above : below, 0.0f);
     if (WEIGHTED)
         d = __fmul_rn(d, ints.far_root);
     d = __fmul_rn(d, d);
@@ -97,7 +97,7 @@ static __device__ __forceinline__ group_ints group_ints_of(const dev_search &how
 {
     group_ints ints;
     ints.unit = dev_search_unit(largest);
-    ints.most = ints.least = 0;
+    ints.max = ints.min = 0;
     ints.far_root = 1.0f;
     const float unit = flip ? -ints.unit : ints.unit;
     uint32_t sum = 0;
@@ -107,8 +107,8 @@ static __device__ __forceinline__ group_ints group_ints_of(const dev_search &how
         if (WEIGHTED)
             sum += dev_square(rounded);
         ints.x[i] = __fadd_rn(rounded, -DEV_ROUND);
-        ints.most = fmaxf(ints.most, ints.x[i]);
-        ints.least = fminf(ints.least, ints.x[i]);
+        ints.max = fmaxf(ints.max, ints.x[i]);
+        ints.min = fminf(ints.min, ints.x[i]);
     }
     if (WEIGHTED && how.weights == TP_IMPORTANCE_MAGNITUDE) {
         dev_roots_of_magnitude<LANE_VALUES, GROUP_LANES>(

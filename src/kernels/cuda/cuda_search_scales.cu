@@ -108,7 +108,7 @@ static __device__ __forceinline__ uint32_t best_of(const scales_args &a, const s
                                                    const scales_candidates<LANES> &c)
 {
     const int first = (int)(threadIdx.x % 32 / LANES * LANES);
-    uint64_t least = UINT64_MAX;
+    uint64_t min_value = UINT64_MAX;
     uint32_t best = 0;
 #pragma unroll
     for (int i = 0; i < TP_SEARCH_INT4; i++) {
@@ -116,15 +116,15 @@ static __device__ __forceinline__ uint32_t best_of(const scales_args &a, const s
         const float scale = scale_value(TP_CODEC_INT4, a.codec.f16, bits);
         const uint64_t error =
             error_of<WEIGHTED, LANES>(ints, dev_search_int(scale, ints.unit));
-        best = error < least ? bits : best;
-        least = min(error, least);
+        best = error < min_value ? bits : best;
+        min_value = min(error, min_value);
     }
     return best;
 }
 
 static __device__ __forceinline__ bool is_live(const scales_args &a, uint32_t amax)
 {
-    return tp_search_live(amax) && (!a.codec.f16 || tp_search_half_live(amax));
+    return tp_search_live(amax) && (!a.codec.f16 || tp_search_f16_live(amax));
 }
 
 template <int DT, bool WEIGHTED, int LANES>

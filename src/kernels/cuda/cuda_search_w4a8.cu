@@ -61,25 +61,25 @@ static __device__ __forceinline__ group_range range_of(uint32_t amax, const dev_
 
 /* With each channel scale the largest exponent of the groups that are not dead, as in their
  * bits: four bytes. */
-static __device__ uint32_t most_exponents(const int4_search_args &a, const row_state &s,
-                                          const row_top &top, uint32_t lane)
+static __device__ uint32_t max_exponents(const int4_search_args &a, const row_state &s,
+                                         const row_top &top, uint32_t lane)
 {
     uint32_t all = 0;
 #pragma unroll 1
     for (int i = 0; i < TP_SEARCH_TOPS; i++) {
         const dev_top c = dev_top_of(top.amax, a.how.is_signed, a.how.top_rule, i);
-        uint32_t most = 1;
+        uint32_t max_value = 1;
         for (uint32_t g = lane; g < a.groups; g += 32) {
             const group_range r = range_of(s.amax[g], c, a.how.is_signed);
             if (r.t != 0)
-                most = max(most, __float_as_uint(r.largest) >> 23);
+                max_value = max(max_value, __float_as_uint(r.largest) >> 23);
         }
-        all |= dev_max_lanes<32>(most) << 8 * i;
+        all |= dev_max_lanes<32>(max_value) << 8 * i;
     }
     return all;
 }
 
-static __device__ __forceinline__ uint32_t most_of(uint32_t all, int i)
+static __device__ __forceinline__ uint32_t max_of(uint32_t all, int i)
 {
     return all >> 8 * i & 0xFFu;
 }
@@ -221,7 +221,7 @@ static __device__ __forceinline__ const float *importance_of(const int4_search_a
 /* The best group scale of every group with every channel scale, and sums of their errors. */
 template <int DT, bool WEIGHTED>
 static __device__ void fit_row(const int4_search_args &a, const row_state &s, uint64_t row,
-                               const row_top &top, uint32_t most)
+                               const row_top &top, uint32_t max)
 {
     const uint32_t groups = (uint32_t)a.groups, teams = blockDim.x / GROUP_LANES;
     for (uint32_t first = 0; first < groups; first += teams) {
@@ -234,16 +234,16 @@ static __device__ void fit_row(const int4_search_args &a, const row_state &s, ui
 #pragma unroll 1
         for (int i = 0; i < TP_SEARCH_TOPS; i++) {
             const dev_top c = dev_top_of(top.amax, a.how.is_signed, a.how.top_rule, i);
-            if (i > 0 && c.least)
+            if (i > 0 && c.min)
                 continue;
             const group_range range = range_of(amax, c, a.how.is_signed);
-            const bool alone = group == top.group && !c.least;
+            const bool alone = group == top.group && !c.min;
             const group_ints ints = group_ints_of<DT, WEIGHTED>(
                 a.how, r, c.reciprocal, __float_as_uint(range.largest), flip,
                 importance_of(a, row, group, inside));
             const group_fit fit = fit_group<WEIGHTED>(
                 ints, alone && range.t ? TP_SEARCH_TOP_G : range.t, alone);
-            const uint32_t shift = 2 * (most_of(most, i) - (__float_as_uint(range.largest) >> 23));
+            const uint32_t shift = 2 * (max_of(max, i) - (__float_as_uint(range.largest) >> 23));
             if (threadIdx.x % GROUP_LANES == 0 && inside) {
                 s.t[group * TP_SEARCH_TOPS + i] = (uint8_t)(range.t ? fit.t : 0);
                 if (range.t && shift < 64)
@@ -321,17 +321,17 @@ static __device__ void survey_row(const int4_search_args &a, const row_state &s,
 
 /* The channel scale of the least error, of those that the row has; its number in `best`. */
 static __device__ dev_top best_top(const int4_search_args &a, const row_state &s,
-                                   const row_top &top, uint32_t most, int &best)
+                                   const row_top &top, uint32_t max, int &best)
 {
     dev_top chosen;
-    double least = 0;
+    double min = 0;
     best = 0;
 #pragma unroll 1
     for (int i = 0; i < TP_SEARCH_TOPS; i++) {
         const dev_top c = dev_top_of(top.amax, a.how.is_signed, a.how.top_rule, i);
-        const double cost = dev_row_cost(s.total[i], c, (int)most_of(most, i) - 127);
-        if (i == 0 || (!c.least && cost < least)) {
-            least = cost;
+        const double cost = dev_row_cost(s.total[i], c, (int)max_of(max, i) - 127);
+        if (i == 0 || (!c.min && cost < min)) {
+            min = cost;
             chosen = c;
             best = i;
         }
@@ -376,11 +376,11 @@ search_rows(const __grid_constant__ struct int4_search_args a)
     __syncthreads();
     const row_top top = find_top(s, groups, lane);
     if (tp_search_live(top.amax)) {
-        const uint32_t most = most_exponents(a, s, top, lane);
+        const uint32_t max = max_exponents(a, s, top, lane);
         int best;
-        fit_row<DT, WEIGHTED>(a, s, row, top, most);
+        fit_row<DT, WEIGHTED>(a, s, row, top, max);
         __syncthreads();
-        const dev_top c = best_top(a, s, top, most, best);
+        const dev_top c = best_top(a, s, top, max, best);
         encode_row<DT>(a, s, row, c, best);
     } else {
         __syncthreads(); /* every warp has looked at all of amax */
@@ -393,7 +393,7 @@ search_rows(const __grid_constant__ struct int4_search_args a)
 /* Threads for a row of so many groups: whole warps, with few idle in the last round. */
 static uint32_t threads_for(uint64_t groups)
 {
-    const uint64_t most = INT4_THREADS / GROUP_LANES, rounds = dev_ceil(groups, most);
+    const uint64_t max = INT4_THREADS / GROUP_LANES, rounds = dev_ceil(groups, max);
     return (uint32_t)dev_up(dev_ceil(groups, rounds) * GROUP_LANES, 32);
 }
 

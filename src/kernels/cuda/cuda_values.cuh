@@ -9,13 +9,13 @@
  * there is one. */
 static __device__ __forceinline__ uint4 bf16x8(const float *v)
 {
-    uint32_t w[4], most = 0;
+    uint32_t w[4], max = 0;
 #pragma unroll
     for (int j = 0; j < 4; j++) {
         asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(w[j]) : "f"(v[2 * j + 1]), "f"(v[2 * j]));
-        most = dev_amax<TP_BF16>(most, w[j]);
+        max = dev_amax<TP_BF16>(max, w[j]);
     }
-    if (__vmaxu2(most, 0x7F807F80u) != 0x7F807F80u) {
+    if (__vmaxu2(max, 0x7F807F80u) != 0x7F807F80u) {
 #pragma unroll
         for (int j = 0; j < 4; j++)
             w[j] = tp_f32_to_bf16(v[2 * j]) | (uint32_t)tp_f32_to_bf16(v[2 * j + 1]) << 16;

@@ -31,7 +31,7 @@ static float int_scale_value(const struct tp_op *op, uint16_t bits)
 static uint16_t int_scale(const struct tp_op *op, uint32_t amax)
 {
     /* half of what the codes span: 7.5 or 127.5 scales reach the largest magnitude */
-    float scale = tp_bits_f32(amax) / ((float)tp_op_middle(op) - 0.5f);
+    float scale = tp_bits_f32(amax) / ((float)tp_op_zero_point(op) - 0.5f);
     bool f16 = op->scale_rule == TP_INT_SCALE_F16;
     uint16_t bits = tp_half_of(f16, scale);
     return bits ? bits : f16 ? 0x1400 /* 2^-10 */ : 0x3C00 /* 2^-7 */;
@@ -49,11 +49,11 @@ static float int_quotient(const struct tp_op *op, float q)
 static void int_codes(const struct tp_op *op, const float *values, uint64_t count,
                       uint16_t scale, uint8_t *codes)
 {
-    int middle = tp_op_middle(op);
+    int zero_point = tp_op_zero_point(op);
     for (uint64_t i = 0; i < count; i++) {
         float q = int_quotient(op, values[i] / int_scale_value(op, scale));
-        q = fminf(fmaxf(q, -(float)middle), (float)(middle - 1));
-        codes[i] = (uint8_t)((int)rintf(q) + middle);
+        q = fminf(fmaxf(q, -(float)zero_point), (float)(zero_point - 1));
+        codes[i] = (uint8_t)((int)rintf(q) + zero_point);
     }
 }
 
@@ -63,7 +63,7 @@ static void encode_int(const struct tp_op *op, const float *values, uint64_t cou
     (void)global;
     *scale = int_scale(op, amax);
     if (amax >= TP_F32_INF_BITS)
-        memset(codes, tp_op_middle(op), count);
+        memset(codes, tp_op_zero_point(op), count);
     else
         int_codes(op, values, count, (uint16_t)*scale, codes);
 }
@@ -401,7 +401,7 @@ static void make_group8_tables(void)
         memcpy(&group8_of[f], packed, 8);
         tp_group8(tp_e4m3_of(tp_e4m3_value((uint8_t)f) / 8.0f), packed);
         memcpy(&group8_of_eighth[f], packed, 8);
-        for (int i = 0; i < 8 && f / 8 == TP_GROUP8_LEAST / 8; i++)
+        for (int i = 0; i < 8 && f / 8 == TP_GROUP8_MIN / 8; i++)
             group8_steps[8 * i + f % 8] = (uint8_t)(packed[i] - f);
     }
 }

@@ -71,7 +71,7 @@ const uint64_t *tp_group8_of_eighth(void);
 
 /* From f = 0x20 on (and below NaN) f / 8 is exact and normal, so that its packed bytes differ
  * from f by what the lowest three bits of f say: place 8 i + f % 8 has what to add for byte i. */
-enum { TP_GROUP8_LEAST = 0x20 };
+enum { TP_GROUP8_MIN = 0x20 };
 const uint8_t *tp_group8_steps(void); /* 64 bytes */
 
 /* One e4m3 group scale -> its 8 multiples -8..-1, in memory order. */

@@ -31,7 +31,7 @@ void tp_distance_ref(enum tp_dtype dtype, const void *a, const float *b, uint64_
         double size = fabs(difference);
         block->error[lane] += difference * difference;
         block->value[lane] += x * x;
-        block->most[lane] = size > block->most[lane] ? size : block->most[lane];
+        block->max[lane] = size > block->max[lane] ? size : block->max[lane];
         block->differing[lane] += difference != 0;
     }
 }

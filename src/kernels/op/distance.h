@@ -15,7 +15,7 @@ enum {
  * largest |b - a|, and how many pairs differ. With a NaN or an infinity among the pairs
  * `error` or `value` of a lane is not finite, and nothing of it means anything. */
 struct tp_block_distance {
-    double error[TP_DISTANCE_LANES], value[TP_DISTANCE_LANES], most[TP_DISTANCE_LANES];
+    double error[TP_DISTANCE_LANES], value[TP_DISTANCE_LANES], max[TP_DISTANCE_LANES];
     uint64_t differing[TP_DISTANCE_LANES];
 };
 

@@ -108,14 +108,14 @@ bool tp_feedback_multiplies(const struct tp_op *op)
 float tp_feedback_channel(const struct tp_op *op, const uint16_t *scales, uint64_t groups,
                           uint32_t amax)
 {
-    uint16_t most = 0;
+    uint16_t max = 0;
     if (!for_w4a8(op))
         return 1.0f;
     if (!tp_search_live(amax))
         return tp_bits_f32(TP_F32_NAN_BITS);
     for (uint64_t j = 0; j < groups; j++)
-        most = (scales[j] & 0x7FFF) > most ? scales[j] & 0x7FFF : most;
-    return tp_channel_quotient(most, tp_search_channel_rule(op)) * 8.0f;
+        max = (scales[j] & 0x7FFF) > max ? scales[j] & 0x7FFF : max;
+    return tp_channel_quotient(max, tp_search_channel_rule(op)) * 8.0f;
 }
 
 /* Numbers are those of the search, integers in units of 2^(e-11) channel scales. */
@@ -168,9 +168,9 @@ struct tp_feedback_block tp_feedback_block_of(const struct tp_op *op, uint32_t a
 static uint8_t w4a8_code(const struct tp_feedback_block *b, float y, float *number)
 {
     const float x = rintf(y * b->unit), size = fabsf(x);
-    const int most = x < 0 ? 8 : 7;
+    const int max = x < 0 ? 8 : 7;
     int m = 0;
-    while (m < most && size - b->number[m] > b->number[m + 1] - size)
+    while (m < max && size - b->number[m] > b->number[m + 1] - size)
         m++;
     *number = x < 0 ? -b->number[m] : b->number[m];
     return (uint8_t)(x < 0 ? 8 - m : 8 + m);

@@ -125,7 +125,7 @@ struct tp_op_out {
                                per_n 0 = whole weight */
     enum tp_place place;
     uint8_t fill;           /* byte held by padding (a nibble pair for 4 bits) */
-    float least;            /* of an f32 SCALE: a smaller one is stored as this; 0: as it is */
+    float min;              /* of an f32 SCALE: a smaller one is stored as this; 0: as it is */
     int factor;             /* of a float SCALE or GLOBAL: stored as 2^factor times the number */
     const struct tp_layout_expr *layout; /* NULL for WORDS (and for a GLOBAL that all experts
                                share) */
@@ -140,7 +140,7 @@ struct tp_op {
     uint8_t channel_rule; /* enum tp_channel_rule, or 0 */
     bool skip_zero_groups; /* W4A8 channel scale: all-zero groups do not take part in the amax */
     bool unit_global;   /* NVFP4: the global scale is 1, whatever the amax (single-level scales) */
-    bool lifts;         /* NVFP4 with E5M3 scales: see tp_args.lift */
+    bool shifts_scales; /* NVFP4 with E5M3 scales: see tp_args.scale_shift */
     bool fused_global;  /* FP8 per tensor: matrices that engines load as one share the scale */
     bool zeros;         /* of integers that are written: ZERO is stored; else constant, or not
                            there */
@@ -151,8 +151,8 @@ struct tp_op {
     uint8_t rank;       /* numbers of moments for each column: a search feeds errors back; 0: none */
     uint32_t needs;     /* TP_NEED_... bits beside those that tp_op_needs() finds in what is here */
     uint32_t block_n, block_k; /* block over which one scale is computed */
-    uint8_t stretches;  /* of a whole weight: 2 where gate and up are laid out apart, else 0 or 1.
-                           Boxes that rows of the kernels see have one stretch */
+    uint8_t segments;   /* of a whole weight: 2 where gate and up are laid out apart, else 0 or 1.
+                           Boxes that rows of the kernels see have one segment */
     uint8_t table[16];  /* TP_ELEM_INT4: canonical code q + 8 -> stored nibble */
     uint32_t outs;
     struct tp_op_out out[TP_MAX_OUT]; /* in the order of the format file */
@@ -174,7 +174,7 @@ enum tp_need {
     TP_NEED_FACTOR = 1 << 5,     /* scales of FP8 or NVFP4 that are stored times a factor */
     TP_NEED_INT_FACTOR = 1 << 6, /* the same of another codec */
     TP_NEED_E5M3 = 1 << 7,       /* scales of E5M3 */
-    TP_NEED_LEAST = 1 << 8,      /* scales that are stored not below a number; of who writes them */
+    TP_NEED_SCALE_MIN = 1 << 8,  /* scales that are stored not below a number; of who writes them */
     TP_NEED_NUMBERS = 1 << 9,    /* weights that are stored as numbers */
     TP_NEED_FEEDBACK = 1 << 10,  /* errors that are fed back; of who encodes */
     /* What another tool may have written, and no GPU decodes. */
@@ -210,18 +210,18 @@ enum tp_code tp_op_layout_bytes(const struct tp_op *op, uint32_t i,
                                 const struct tp_layout *layout, uint64_t *bytes,
                                 struct tp_err *err);
 
-/* Both of a whole weight, with all of its stretches; the two above are those of a box of one
- * stretch, and the same where op->stretches is not above 1. */
+/* Both of a whole weight, with all of its segments; the two above are those of a box of one
+ * segment, and the same where op->segments is not above 1. */
 enum tp_code tp_op_whole_layout(const struct tp_op *op, uint32_t i, struct tp_box3 box,
                                 struct tp_layout *layout, struct tp_err *err);
 enum tp_code tp_op_whole_bytes(const struct tp_op *op, uint32_t i, struct tp_box3 box,
                                uint64_t *bytes, struct tp_err *err);
 
-/* Rows of one stretch of a weight of `rows` rows. */
-uint64_t tp_op_stretch_rows(const struct tp_op *op, uint64_t rows);
+/* Rows of one segment of a weight of `rows` rows. */
+uint64_t tp_op_segment_rows(const struct tp_op *op, uint64_t rows);
 
-/* From (e,n) of a weight of `rows` rows to what the layout of output i counts: stretch h of
- * expert e is expert e * stretches + h, whose rows begin at 0. An output that has one element for
+/* From (e,n) of a weight of `rows` rows to what the layout of output i counts: segment h of
+ * expert e is expert e * segments + h, whose rows begin at 0. An output that has one element for
  * all rows of an expert counts experts. And back. */
 void tp_op_fold(const struct tp_op *op, uint32_t i, uint64_t rows, uint64_t *e, uint64_t *n);
 void tp_op_unfold(const struct tp_op *op, uint32_t i, uint64_t rows, uint64_t *e, uint64_t *n);
@@ -262,8 +262,8 @@ struct tp_args {
                                    amax), which GLOBAL receives; repack, decode: used only when
                                    the source's GLOBAL is not given. A call has one global
                                    scale, so such weights come one expert at a time */
-    uint8_t lift;               /* repack to E5M3: scales are stored 2^lift as large, GLOBAL as
-                                   small; of the host's rows only */
+    uint8_t scale_shift;        /* repack to E5M3: scales are stored 2^scale_shift as large, GLOBAL
+                                   as small; of the host's rows only */
     void *scratch;              /* tp_encode_scratch() bytes */
     uint32_t flags;             /* out: TP_FAILED; of host backends TP_SAW_NONFINITE */
     const struct tp_op_at *from_at, *to_at; /* layouts for this box of the operations that are read
@@ -302,7 +302,7 @@ struct tp_repack_row {
     enum tp_isa isa;
     tp_repack_fn repack;
     const char *name;
-    uint32_t heeds; /* of both; what is read may have TP_NEED_LEAST beside them */
+    uint32_t heeds; /* of both; what is read may have TP_NEED_SCALE_MIN beside them */
 };
 
 typedef void (*tp_decode_fn)(const struct tp_op *op, struct tp_args *args);
@@ -314,7 +314,7 @@ struct tp_decode_row {
     enum tp_isa isa;
     tp_decode_fn decode;
     const char *name;
-    uint32_t heeds; /* beside TP_NEED_LEAST, which changes nothing for a reader */
+    uint32_t heeds; /* beside TP_NEED_SCALE_MIN, which changes nothing for a reader */
 };
 
 /* The best row whose instruction set is enabled. Never fails: the reference fits

@@ -19,7 +19,7 @@ static bool same_out(const struct tp_op_out *a, const struct tp_op_out *b)
 {
     return a->role == b->role && a->element == b->element && a->per_n == b->per_n &&
            a->per_k == b->per_k && a->place == b->place && a->fill == b->fill &&
-           !(a->least < b->least || a->least > b->least) && a->factor == b->factor &&
+           !(a->min < b->min || a->min > b->min) && a->factor == b->factor &&
            same_bits(a->word_bits, b->word_bits) &&
            tp_layout_expr_same(a->layout, b->layout);
 }
@@ -30,8 +30,8 @@ bool tp_op_same(const struct tp_op *a, const struct tp_op *b)
                 a->channel_rule == b->channel_rule &&
                 a->skip_zero_groups == b->skip_zero_groups &&
                 a->unit_global == b->unit_global && a->zero_add == b->zero_add &&
-                a->lifts == b->lifts &&
-                a->stretches == b->stretches && a->needs == b->needs &&
+                a->shifts_scales == b->shifts_scales &&
+                a->segments == b->segments && a->needs == b->needs &&
                 a->block_n == b->block_n && a->block_k == b->block_k && a->outs == b->outs &&
                 memcmp(a->table, b->table, sizeof a->table) == 0;
     for (uint32_t i = 0; same && i < a->outs; i++)
@@ -48,16 +48,16 @@ int tp_op_find(const struct tp_op *op, enum tp_role role)
 }
 
 static enum tp_code layout_of(const struct tp_op *op, uint32_t i, struct tp_box3 box,
-                              uint64_t stretches, struct tp_layout *layout, struct tp_err *err)
+                              uint64_t segments, struct tp_layout *layout, struct tp_err *err)
 {
     if (i >= op->outs || op->out[i].layout == NULL)
         return tp_fail(err, TP_E_INPUT, "output %u has no layout", i);
-    return tp_layout_eval(op->out[i].layout, box, stretches, layout, err);
+    return tp_layout_eval(op->out[i].layout, box, segments, layout, err);
 }
 
-static uint64_t stretches_of(const struct tp_op *op)
+static uint64_t segments_of(const struct tp_op *op)
 {
-    return op->stretches > 1 ? op->stretches : 1;
+    return op->segments > 1 ? op->segments : 1;
 }
 
 /* Whether a layout is of numbers alone: that of one whole weight, as a descriptor has it. */
@@ -74,7 +74,7 @@ static void shorten(struct tp_layout_dim *dim, uint64_t count, bool experts)
 {
     uint64_t inner = 1;
     for (uint32_t m = 0; m + 1 < dim->modes; m++) {
-        dim->size[m] = experts && count == 1 ? 1 : dim->size[m]; /* or stretches of its rows */
+        dim->size[m] = experts && count == 1 ? 1 : dim->size[m]; /* or segments of its rows */
         inner *= dim->size[m];
     }
     dim->size[dim->modes - 1] = tp_max_u64(tp_ceil_div(count, inner), 1);
@@ -126,10 +126,10 @@ enum tp_code tp_op_layout(const struct tp_op *op, uint32_t i, struct tp_box3 box
 enum tp_code tp_op_whole_layout(const struct tp_op *op, uint32_t i, struct tp_box3 box,
                                 struct tp_layout *layout, struct tp_err *err)
 {
-    if (box.n % stretches_of(op))
+    if (box.n % segments_of(op))
         return tp_fail(err, TP_E_INPUT, "%llu rows do not divide into gate and up",
                        (unsigned long long)box.n);
-    return layout_of(op, i, box, stretches_of(op), layout, err);
+    return layout_of(op, i, box, segments_of(op), layout, err);
 }
 
 enum tp_code tp_op_layout_bytes(const struct tp_op *op, uint32_t i,
@@ -167,31 +167,31 @@ enum tp_code tp_op_whole_bytes(const struct tp_op *op, uint32_t i, struct tp_box
     return code ? code : tp_op_layout_bytes(op, i, &layout, bytes, err);
 }
 
-uint64_t tp_op_stretch_rows(const struct tp_op *op, uint64_t rows)
+uint64_t tp_op_segment_rows(const struct tp_op *op, uint64_t rows)
 {
-    return rows / stretches_of(op);
+    return rows / segments_of(op);
 }
 
 static bool is_folded(const struct tp_op *op, uint32_t i)
 {
-    return op->stretches > 1 && op->out[i].per_n != 0;
+    return op->segments > 1 && op->out[i].per_n != 0;
 }
 
 void tp_op_fold(const struct tp_op *op, uint32_t i, uint64_t rows, uint64_t *e, uint64_t *n)
 {
-    uint64_t stretch = tp_op_stretch_rows(op, rows);
-    if (!is_folded(op, i) || stretch == 0)
+    uint64_t segment = tp_op_segment_rows(op, rows);
+    if (!is_folded(op, i) || segment == 0)
         return;
-    *e = *e * op->stretches + *n / stretch;
-    *n %= stretch;
+    *e = *e * op->segments + *n / segment;
+    *n %= segment;
 }
 
 void tp_op_unfold(const struct tp_op *op, uint32_t i, uint64_t rows, uint64_t *e, uint64_t *n)
 {
     if (!is_folded(op, i))
         return;
-    *n += *e % op->stretches * tp_op_stretch_rows(op, rows);
-    *e /= op->stretches;
+    *n += *e % op->segments * tp_op_segment_rows(op, rows);
+    *e /= op->segments;
 }
 
 enum tp_code tp_args_check(const struct tp_args *args, struct tp_err *err)
@@ -317,7 +317,7 @@ static uint32_t out_needs(const struct tp_op *op, const struct tp_op_out *out)
            (out->word_bits ? TP_NEED_MOVED : 0u) |
            (out->word_bits && out->fill ? TP_NEED_MOVED_FILL : 0u) |
            (out->factor ? numbers ? TP_NEED_FACTOR : TP_NEED_INT_FACTOR : 0u) |
-           (out->least > 0 ? TP_NEED_LEAST : 0u) | tp_elements[out->element].needs;
+           (out->min > 0 ? TP_NEED_SCALE_MIN : 0u) | tp_elements[out->element].needs;
 }
 
 uint32_t tp_op_needs(const struct tp_op *op)

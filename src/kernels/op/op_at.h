@@ -9,8 +9,8 @@
 struct tp_op_at {
     const struct tp_op *op;
     struct tp_box3 box;
-    bool whole;                  /* of a whole weight, with all of its stretches; else of a box of
-                                    one stretch */
+    bool whole;                  /* of a whole weight, with all of its segments; else of a box of
+                                    one segment */
     uint64_t bytes[TP_MAX_OUT];  /* including padding */
     uint64_t total;              /* of all, each rounded up to 64 */
     struct tp_layout layout[TP_MAX_OUT]; /* of outputs that have one */

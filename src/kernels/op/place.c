@@ -4,7 +4,10 @@
 #include "kernels/op/row_set.h"
 
 /* How scales are stored is put on behind the rows, or codes are moved, and not both. */
-enum { STORED_SCALES = TP_NEED_FACTOR | TP_NEED_E5M3, TAKEN = TP_NEED_REFERENCE | TP_NEED_LEAST };
+enum {
+    STORED_SCALES = TP_NEED_FACTOR | TP_NEED_E5M3,
+    TAKEN = TP_NEED_REFERENCE | TP_NEED_SCALE_MIN
+};
 
 static bool is_flat(uint32_t needs)
 {
@@ -23,7 +26,7 @@ bool tp_flat_possible(const struct tp_op *op)
         return true;
     return scale >= 0 && op->block_n >= 1 && op->block_n <= TP_PLACE_ROWS &&
            op->out[scale].per_n >= 1 && op->out[scale].per_n <= TP_PLACE_ROWS &&
-           (op->out[scale].per_k == 0 || op->out[scale].per_k >= TP_PLACE_LEAST_GROUP);
+           (op->out[scale].per_k == 0 || op->out[scale].per_k >= TP_PLACE_MIN_GROUP);
 }
 
 bool tp_flat_differs(const struct tp_op *op)
@@ -36,7 +39,7 @@ bool tp_flat_differs(const struct tp_op *op)
 
 size_t tp_flat_bytes(struct tp_box3 box)
 {
-    return (size_t)(TP_PLACE_ROWS * (box.k + 4 * (box.k / TP_PLACE_LEAST_GROUP + 1)) + 4 * 64);
+    return (size_t)(TP_PLACE_ROWS * (box.k + 4 * (box.k / TP_PLACE_MIN_GROUP + 1)) + 4 * 64);
 }
 
 /* Numbers as the codec makes them. */
@@ -67,5 +70,5 @@ void tp_flat_of(const struct tp_op *op, struct tp_flat *flat)
     flat->layout = tp_layout_rows(op->out[scale].per_n, op->out[scale].per_k);
     flat->op.out[scale].layout = &flat->layout;
     flat->op.out[scale].place = TP_PLACE_ROW;
-    flat->op.out[scale].least = 0;
+    flat->op.out[scale].min = 0;
 }

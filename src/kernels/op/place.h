@@ -10,7 +10,7 @@
 
 enum {
     TP_PLACE_ROWS = 128,       /* most rows of a strip */
-    TP_PLACE_LEAST_GROUP = 16, /* columns that share a scale, at least */
+    TP_PLACE_MIN_GROUP = 16,   /* columns that share a scale, at least */
 };
 
 /* The operation with the same codes and scales in rows: codes (E,N,K), scales by blocks, the
@@ -23,7 +23,7 @@ struct tp_flat {
 void tp_flat_of(const struct tp_op *op, struct tp_flat *flat);
 
 /* Whether there is such an operation whose scales fit a strip of rows: no group scales of
- * W4A8, blocks of at most TP_PLACE_ROWS rows and at least TP_PLACE_LEAST_GROUP columns. */
+ * W4A8, blocks of at most TP_PLACE_ROWS rows and at least TP_PLACE_MIN_GROUP columns. */
 bool tp_flat_possible(const struct tp_op *op);
 
 /* Whether some output lies in no way that a row of its own knows, so that rows for any layout

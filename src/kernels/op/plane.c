@@ -77,10 +77,10 @@ struct tp_plane tp_plane_open_every(const struct tp_op *op, enum tp_role role,
     if (i < 0 || data[i] == NULL)
         return p;
     p.element = op->out[i].element;
-    p.middle = (uint8_t)tp_op_middle(op);
-    p.half = tp_op_has_f16_scales(op);
+    p.zero_point = (uint8_t)tp_op_zero_point(op);
+    p.is_f16 = tp_op_has_f16_scales(op);
     p.fill = op->out[i].fill;
-    p.least = op->out[i].least;
+    p.min = op->out[i].min;
     p.factor = op->out[i].factor;
     p.word_bits = op->out[i].word_bits;
     if (op->out[i].layout != NULL) {
@@ -135,7 +135,7 @@ void tp_store_code(const struct tp_plane *p, uint64_t at, uint8_t code)
             p->data[at / 2] = (uint8_t)((p->data[at / 2] & 0xF0) | stored);
         break;
     case TP_ELEM_INT8:
-        p->data[at] = (uint8_t)(code - p->middle);
+        p->data[at] = (uint8_t)(code - p->zero_point);
         break;
     default:
         p->data[at] = code;
@@ -155,7 +155,7 @@ uint8_t tp_load_code(const struct tp_plane *p, uint64_t at)
     case TP_ELEM_E2M1:
         return p->to_code[p->data[at / 2] >> (at & 1 ? 4 : 0) & 15];
     case TP_ELEM_INT8:
-        return (uint8_t)((p->data[at] + p->middle) & (2 * p->middle - 1));
+        return (uint8_t)((p->data[at] + p->zero_point) & (2 * p->zero_point - 1));
     default:
         return p->data[at];
     }
@@ -166,7 +166,7 @@ static bool is_int(enum tp_codec codec) { return tp_codecs[codec].is_int; }
 static float scale_value(const struct tp_plane *p, enum tp_codec codec, uint32_t bits)
 {
     struct tp_op op = {.codec = codec,
-                       .scale_rule = p->half ? TP_INT_SCALE_F16 : TP_INT_SCALE_BF16};
+                       .scale_rule = p->is_f16 ? TP_INT_SCALE_F16 : TP_INT_SCALE_BF16};
     return tp_codec_scale_value(&op, bits);
 }
 
@@ -175,7 +175,7 @@ static bool is_f16(const struct tp_plane *p) { return p->element == TP_ELEM_F16;
 /* Whether the scales of the codec are such numbers, whose bits are stored then. */
 static bool is_own(const struct tp_plane *p, enum tp_codec codec)
 {
-    return is_int(codec) && p->element == (p->half ? TP_ELEM_F16 : TP_ELEM_BF16);
+    return is_int(codec) && p->element == (p->is_f16 ? TP_ELEM_F16 : TP_ELEM_BF16);
 }
 
 /* The number is rounded before it is multiplied: that is what engines do, and the product is
@@ -201,8 +201,8 @@ bool tp_factor_fits(const struct tp_op_out *out, float value)
 void tp_store_scale(const struct tp_plane *p, enum tp_codec codec, uint64_t at, uint32_t bits)
 {
     float value = scale_value(p, codec, bits);
-    float most = p->least > 0 && value < p->least ? p->least : value;
-    uint32_t word = tp_f32_bits(p->factor ? tp_canonical(ldexpf(most, p->factor)) : most);
+    float max = p->min > 0 && value < p->min ? p->min : value;
+    uint32_t word = tp_f32_bits(p->factor ? tp_canonical(ldexpf(max, p->factor)) : max);
     uint16_t half;
     switch (p->element) {
     case TP_ELEM_BF16:
@@ -211,7 +211,7 @@ void tp_store_scale(const struct tp_plane *p, enum tp_codec codec, uint64_t at, 
         memcpy(p->data + 2 * at, &half, 2);
         break;
     case TP_ELEM_E5M3:
-        p->data[at] = tp_e5m3_of((uint8_t)bits, p->lift);
+        p->data[at] = tp_e5m3_of((uint8_t)bits, p->scale_shift);
         break;
     case TP_ELEM_F32:
         memcpy(p->data + 4 * at, &word, 4);
@@ -270,10 +270,10 @@ int tp_load_zero(const struct tp_plane *p, uint64_t at, float scale)
     if (!is_product(p))
         return tp_load_code(p, at);
     float stored = tp_half_value(is_f16(p), load_u16(p, at));
-    float zero = rintf(-stored / scale), most = (float)(2 * p->middle - 1);
+    float zero = rintf(-stored / scale), max = (float)(2 * p->zero_point - 1);
     if (!(zero >= 0.0f)) /* below, or no number: 0 / 0 */
-        return zero < 0.0f ? 0 : p->middle;
-    return (int)(zero < most ? zero : most);
+        return zero < 0.0f ? 0 : p->zero_point;
+    return (int)(zero < max ? zero : max);
 }
 
 bool tp_zero_is_whole(const struct tp_plane *p, uint64_t at, float scale)
@@ -305,7 +305,7 @@ uint32_t tp_load_scale(const struct tp_plane *p, enum tp_codec codec, uint64_t a
         return p->data[at];
     }
     if (is_int(codec))
-        return tp_half_of(p->half, value);
+        return tp_half_of(p->is_f16, value);
     return codec == TP_CODEC_FP8 ? tp_f32_bits(value) : p->data[at];
 }
 

@@ -19,11 +19,11 @@ struct tp_plane {
     const uint64_t *at_n, *at_k; /* by element of W, without its last so many bits */
     unsigned shift_n, shift_k;
     uint8_t to_stored[16], to_code[16];
-    uint8_t middle;   /* canonical code of an integer zero: 8, or 128 with INT8 */
-    bool half;        /* scales of integers are F16 numbers, else bf16 */
-    float least;      /* of F32 scales, see struct tp_op_out */
-    int factor;       /* the same, of any float */
-    unsigned lift;    /* of E5M3: see struct tp_args */
+    uint8_t zero_point;   /* canonical code of an integer zero: 8, or 128 with INT8 */
+    bool is_f16;          /* scales of integers are F16 numbers, else bf16 */
+    float min;            /* of F32 scales, see struct tp_op_out */
+    int factor;           /* the same, of any float */
+    unsigned scale_shift; /* of E5M3: see struct tp_args */
     uint64_t bytes;
     uint8_t fill;
 };
@@ -64,7 +64,7 @@ uint32_t tp_load_scale(const struct tp_plane *plane, enum tp_codec codec, uint64
 float tp_load_f32(const struct tp_plane *plane, uint64_t at);
 
 /* A zero point, counted as canonical codes are. Where it is stored as minus its product with the
- * scale, `scale` is that number; what is read back is the nearest integer, or the middle where
+ * scale, `scale` is that number; what is read back is the nearest integer, or the zero point where
  * the scale is 0 or no number. */
 void tp_store_zero(const struct tp_plane *plane, uint64_t at, int zero, float scale);
 int tp_load_zero(const struct tp_plane *plane, uint64_t at, float scale);

@@ -35,11 +35,11 @@ static struct planes open_planes(const struct tp_op *op, struct tp_args *args,
     return p;
 }
 
-/* Scales are stored 2^lift as large as they are, the global scale as small. */
-static void lift_outputs(struct planes *p, unsigned lift)
+/* Scales are stored 2^scale_shift as large as they are, the global scale as small. */
+static void shift_scales(struct planes *p, unsigned scale_shift)
 {
-    p->scale.lift = lift;
-    p->global.factor -= (int)lift;
+    p->scale.scale_shift = scale_shift;
+    p->global.factor -= (int)scale_shift;
 }
 
 /* Writes the padding of every output, and the global scale. */
@@ -197,7 +197,7 @@ static void store_block(const struct tp_op *op, const struct planes *p, const st
         for (uint64_t k = b->k0; k < b->k1; k += p->scale.per_k)
             tp_store_scale(&p->scale, op->codec, tp_plane_at(&p->scale, n, k), b->scale);
     if (p->zero.data != NULL)
-        store_zero(op, p, b->n0, b->k0, p->zero.middle);
+        store_zero(op, p, b->n0, b->k0, p->zero.zero_point);
 }
 
 static bool all_zero_codes(const uint8_t *codes, uint64_t count)
@@ -338,7 +338,7 @@ static uint32_t source_scale(const struct planes *from, enum tp_codec codec, uin
     group = -tp_e4m3_value(from->group8.data[8 * tp_plane_at(&from->group8, n, k) + 7]);
     channel = tp_load_f32(&from->channel, tp_plane_at(&from->channel, n, 0));
     uint16_t scale = tp_f32_to_bf16(group * channel);
-    return from->scale.half ? tp_f32_to_f16(tp_bf16_to_f32(scale)) : scale;
+    return from->scale.is_f16 ? tp_f32_to_f16(tp_bf16_to_f32(scale)) : scale;
 }
 
 static bool source_group_is_zero(const struct planes *from, uint64_t n, uint64_t k0,
@@ -355,7 +355,7 @@ static void repack_row_zeros(const struct tp_op *from_op, const struct tp_op *op
                              struct tp_box3 box, uint64_t n)
 {
     for (uint64_t k = 0; k < box.k && to->zero.data != NULL; k += to->zero.per_k) {
-        int zero = to->zero.middle;
+        int zero = to->zero.zero_point;
         if (from->zero.data != NULL)
             zero = load_zero(from_op, from, n, k);
         store_zero(op, to, n, k, zero);
@@ -404,8 +404,8 @@ void tp_repack_ref(const struct tp_op *from, const struct tp_op *to, struct tp_a
     if (args->flags & TP_FAILED)
         return;
     struct row_scales row = take_row_scales(&scratch, box.k);
-    lift_outputs(&q, args->lift);
-    p.scale.half = q.scale.half; /* a scale is rounded once, to what the result has */
+    shift_scales(&q, args->scale_shift);
+    p.scale.is_f16 = q.scale.is_f16; /* a scale is rounded once, to what the result has */
     begin_outputs(&q, tp_repack_global(from, to, load_global(&p, args->global)));
     for (uint64_t e = 0; e < box.e; e++) {
         enter_expert(&p, e);
@@ -452,11 +452,11 @@ static struct group decode_group(const struct tp_op *op, const struct planes *p,
     if (p->zero.data == NULL)
         return g;
     if (tp_op_zero_is_product(op)) {
-        g.zero = -(float)p->zero.middle; /* codes count from 0 here */
+        g.zero = -(float)p->zero.zero_point; /* codes count from 0 here */
         g.sum = tp_load_value(p->zero.data, tp_elements[p->zero.element].dtype,
                               tp_plane_at(&p->zero, n, column));
     } else {
-        g.zero = (float)(load_zero(op, p, n, column) - p->zero.middle);
+        g.zero = (float)(load_zero(op, p, n, column) - p->zero.zero_point);
     }
     return g;
 }

@@ -41,7 +41,7 @@ bool tp_repack_row_fits(const struct tp_repack_row *row, const struct tp_op *fro
                         const struct tp_op *to)
 {
     const uint32_t needs = tp_op_needs(from), written = tp_op_needs(to);
-    return row->codec == to->codec && heeds_all(row->heeds | TP_NEED_LEAST, needs) &&
+    return row->codec == to->codec && heeds_all(row->heeds | TP_NEED_SCALE_MIN, needs) &&
            heeds_all(row->heeds, written) &&
            place_fits(row->from_code, tp_code_place(from), needs) &&
            place_fits(row->to_code, tp_code_place(to), written) &&
@@ -55,7 +55,7 @@ bool tp_decode_row_fits(const struct tp_decode_row *row, const struct tp_op *op,
 {
     const uint32_t needs = tp_op_needs(op);
     return row->codec == op->codec && row->dtype == dtype &&
-           heeds_all(row->heeds | TP_NEED_LEAST, needs) &&
+           heeds_all(row->heeds | TP_NEED_SCALE_MIN, needs) &&
            place_fits(row->code_place, tp_code_place(op), needs) &&
            place_fits(row->scale_place, tp_scale_place(op), needs) &&
            tp_isa_enabled(row->isa) && (row->accepts == NULL || row->accepts(op));

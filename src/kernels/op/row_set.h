@@ -55,7 +55,7 @@ tp_distance_fn tp_row_sets_distance(const struct tp_row_set *const *sets);
 tp_feedback_column_fn tp_row_sets_feedback(const struct tp_row_set *const *sets); /* the same */
 
 /* What kernels of a device heed: any other operation is the host's alone. */
-enum { TP_DEVICE_HEEDS = TP_NEED_LEAST };
+enum { TP_DEVICE_HEEDS = TP_NEED_SCALE_MIN };
 static inline bool tp_device_can(const struct tp_op *op)
 {
     return (tp_op_needs(op) & ~(uint32_t)TP_DEVICE_HEEDS) == 0;

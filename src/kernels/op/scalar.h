@@ -28,7 +28,7 @@ enum {
 };
 #define TP_F32_NAN_BITS 0x7FC00000u
 #define TP_F32_INF_BITS 0x7F800000u
-#define TP_F32_LEAST_NORMAL 0x00800000u
+#define TP_F32_MIN_NORMAL 0x00800000u
 
 TP_HD uint32_t tp_f32_bits(float x)
 {
@@ -129,25 +129,26 @@ TP_HD float tp_e4m3_value(uint8_t code)
 
 /* E5M3, a scale without a sign: 5 exponent bits (bias 22), 3 mantissa bits. Bytes below 0x80 are 0;
  * 0xF6 is 448, all above it NaN. So each is a number of e4m3. */
-enum { TP_E5M3_LEAST = 0x80, TP_E5M3_MAX = 0xF6, TP_E5M3_NAN = 0xF7, TP_E5M3_E4M3 = 15 << 3 };
+enum { TP_E5M3_MIN = 0x80, TP_E5M3_MAX = 0xF6, TP_E5M3_NAN = 0xF7, TP_E5M3_E4M3 = 15 << 3 };
 
 TP_HD uint8_t tp_e5m3_to_e4m3(uint8_t code)
 {
-    if (code < TP_E5M3_LEAST)
+    if (code < TP_E5M3_MIN)
         return 0;
     return code > TP_E5M3_MAX ? (uint8_t)TP_E4M3_NAN : (uint8_t)(code - TP_E5M3_E4M3);
 }
 
-/* An e4m3 byte times 2^lift; what is too small becomes 0, NaN, too large and negative NaN. */
-TP_HD uint8_t tp_e5m3_of(uint8_t code, unsigned lift)
+/* An e4m3 byte times 2^scale_shift; what is too small becomes 0, NaN, too large and negative
+ * NaN. */
+TP_HD uint8_t tp_e5m3_of(uint8_t code, unsigned scale_shift)
 {
     uint32_t bits = tp_f32_bits(tp_e4m3_value(code));
-    uint32_t byte = (bits >> 20) + (lift << 3) - ((127 - 22) << 3);
+    uint32_t byte = (bits >> 20) + (scale_shift << 3) - ((127 - 22) << 3);
     if ((code & 0x7F) == 0)
         return 0;
     if (code >= TP_E4M3_NAN || (int32_t)byte > TP_E5M3_MAX)
         return TP_E5M3_NAN;
-    return (int32_t)byte < TP_E5M3_LEAST ? 0 : (uint8_t)byte;
+    return (int32_t)byte < TP_E5M3_MIN ? 0 : (uint8_t)byte;
 }
 
 /* 2^(s-127); s = 0 is 2^-127, s = 255 is NaN. */

@@ -12,7 +12,7 @@
 
 bool tp_search_block_live(const struct tp_op *op, uint32_t amax)
 {
-    return tp_search_live(amax) && (!tp_op_has_f16_scales(op) || tp_search_half_live(amax));
+    return tp_search_live(amax) && (!tp_op_has_f16_scales(op) || tp_search_f16_live(amax));
 }
 
 bool tp_search_block(const struct tp_op *op, const float *values, uint64_t count, float global,

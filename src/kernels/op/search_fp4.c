@@ -20,7 +20,7 @@ uint8_t tp_search_nvfp4(const struct tp_op *op, const float *values, uint32_t am
 {
     float factor = op->rule == TP_NVFP4_CT ? global : 1.0f / global;
     float a = tp_bits_f32(amax) * factor;
-    uint64_t least = UINT64_MAX;
+    uint64_t min = UINT64_MAX;
     uint8_t best = plain;
     if (!tp_search_nvfp4_live(amax, a))
         return plain;
@@ -32,8 +32,8 @@ uint8_t tp_search_nvfp4(const struct tp_op *op, const float *values, uint32_t am
             continue;
         struct tp_search_values v = multiples(tp_search_nvfp4_step((uint8_t)t, ints->e));
         uint64_t error = tp_search_error(ints, &v);
-        if (error < least) {
-            least = error;
+        if (error < min) {
+            min = error;
             best = (uint8_t)t;
         }
     }
@@ -43,7 +43,7 @@ uint8_t tp_search_nvfp4(const struct tp_op *op, const float *values, uint32_t am
 uint8_t tp_search_mxfp4(const struct tp_op *op, const float *values, uint32_t amax,
                         const float *importance, uint8_t plain, struct tp_search_ints *ints)
 {
-    uint64_t least = UINT64_MAX;
+    uint64_t min = UINT64_MAX;
     uint8_t best = plain;
     ints->e = tp_search_exponent(amax);
     tp_search_take(ints, op, values, 1.0f, false, importance);
@@ -51,8 +51,8 @@ uint8_t tp_search_mxfp4(const struct tp_op *op, const float *values, uint32_t am
         uint8_t b = tp_search_mxfp4_byte(amax, plain, i);
         struct tp_search_values v = multiples(tp_search_mxfp4_step(b, ints->e));
         uint64_t error = tp_search_error(ints, &v);
-        if (error < least) {
-            least = error;
+        if (error < min) {
+            min = error;
             best = b;
         }
     }

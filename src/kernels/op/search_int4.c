@@ -14,17 +14,17 @@ uint16_t tp_search_int4(const struct tp_op *op, const float *values, uint32_t am
                         const float *importance, struct tp_search_ints *ints)
 {
     bool flip = op->search_signed && tp_search_flips(values, ints->count);
-    bool half = op->scale_rule == TP_INT_SCALE_F16;
-    uint64_t least = UINT64_MAX;
+    bool is_f16 = op->scale_rule == TP_INT_SCALE_F16;
+    uint64_t min = UINT64_MAX;
     uint16_t best = 0;
     ints->e = tp_search_exponent(amax);
     tp_search_take(ints, op, values, 1.0f, flip, importance);
     for (int i = 0; i < TP_SEARCH_INT4; i++) {
-        uint16_t scale = tp_search_int4_scale(amax, half, op->search_signed, i);
-        struct tp_search_values v = multiples(tp_search_int4_step(scale, half, ints->e));
+        uint16_t scale = tp_search_int4_scale(amax, is_f16, op->search_signed, i);
+        struct tp_search_values v = multiples(tp_search_int4_step(scale, is_f16, ints->e));
         uint64_t error = tp_search_error(ints, &v);
-        if (error < least) {
-            least = error;
+        if (error < min) {
+            min = error;
             best = scale;
         }
     }

@@ -16,23 +16,23 @@ static int64_t mean_square(const struct tp_search_ints *ints)
 /* Large values count more: w = x^2 + mean x^2. */
 static void roots_of_magnitude(struct tp_search_ints *ints)
 {
-    int64_t mean = mean_square(ints), most = 1;
+    int64_t mean = mean_square(ints), max = 1;
     for (uint64_t i = 0; i < ints->count; i++) {
         int64_t w = (int64_t)ints->x[i] * ints->x[i] + mean;
-        most = w > most ? w : most;
+        max = w > max ? w : max;
     }
     for (uint64_t i = 0; i < ints->count; i++) {
         int64_t w = (int64_t)ints->x[i] * ints->x[i] + mean;
-        ints->root[i] = tp_search_root((float)w / (float)most);
+        ints->root[i] = tp_search_root((float)w / (float)max);
     }
 }
 
 static void roots_of_file(struct tp_search_ints *ints, const float *importance)
 {
-    float most = tp_bits_f32(tp_amax_bits(importance, ints->count));
-    bool any = most >= tp_bits_f32(TP_SEARCH_LEAST);
+    float max = tp_bits_f32(tp_amax_bits(importance, ints->count));
+    bool any = max >= tp_bits_f32(TP_SEARCH_MIN);
     for (uint64_t i = 0; i < ints->count; i++)
-        ints->root[i] = any ? tp_search_root(importance[i] / most) : 1;
+        ints->root[i] = any ? tp_search_root(importance[i] / max) : 1;
 }
 
 void tp_search_take(struct tp_search_ints *ints, const struct tp_op *op, const float *values,
@@ -52,13 +52,13 @@ void tp_search_take(struct tp_search_ints *ints, const struct tp_op *op, const f
 /* No value of a candidate exceeds 2^20. */
 static int32_t distance(int32_t x, const struct tp_search_values *values)
 {
-    int32_t least = INT32_MAX;
+    int32_t min = INT32_MAX;
     for (int q = 0; q < 16; q++) {
         int32_t d = x - values->of[q];
         d = d < 0 ? -d : d;
-        least = d < least ? d : least;
+        min = d < min ? d : min;
     }
-    return least;
+    return min;
 }
 
 uint64_t tp_search_error(const struct tp_search_ints *ints, const struct tp_search_values *values)
@@ -73,10 +73,10 @@ uint64_t tp_search_error(const struct tp_search_ints *ints, const struct tp_sear
 
 bool tp_search_flips(const float *values, uint64_t count)
 {
-    uint32_t most[2] = {0, 0};
+    uint32_t max[2] = {0, 0};
     for (uint64_t i = 0; i < count; i++) {
         uint32_t m = tp_abs_bits(values[i]), negative = tp_f32_bits(values[i]) >> 31;
-        most[negative] = m > most[negative] ? m : most[negative];
+        max[negative] = m > max[negative] ? m : max[negative];
     }
-    return most[0] > most[1];
+    return max[0] > max[1];
 }

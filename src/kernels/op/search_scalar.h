@@ -20,24 +20,24 @@ enum {
     TP_SEARCH_TOPS = 4,      /* W4A8: scales of a row's largest group */
     TP_SEARCH_GROUPS = 4,    /* W4A8: group scales of each */
     TP_SEARCH_TOP_G = 0x66,  /* W4A8: 56 in e4m3, the largest group scale */
-    TP_SEARCH_MOST_ROOT = 15,
+    TP_SEARCH_MAX_ROOT = 15,
 };
 
-#define TP_SEARCH_LEAST 0x0D800000u /* 2^-100: smaller blocks are not searched */
+#define TP_SEARCH_MIN 0x0D800000u /* 2^-100: smaller blocks are not searched */
 
 TP_HD bool tp_search_live(uint32_t amax)
 {
-    return amax >= TP_SEARCH_LEAST && amax < TP_F32_INF_BITS;
+    return amax >= TP_SEARCH_MIN && amax < TP_F32_INF_BITS;
 }
 
 /* Integer codes with scales of type F16: from 2^-14 to 2^18 every candidate is finite, and a
  * step of the type is less than a step from one candidate to the next. */
-#define TP_SEARCH_HALF_LEAST 0x38800000u
-#define TP_SEARCH_HALF_END 0x48800000u
+#define TP_SEARCH_F16_MIN 0x38800000u
+#define TP_SEARCH_F16_END 0x48800000u
 
-TP_HD bool tp_search_half_live(uint32_t amax)
+TP_HD bool tp_search_f16_live(uint32_t amax)
 {
-    return amax >= TP_SEARCH_HALF_LEAST && amax < TP_SEARCH_HALF_END;
+    return amax >= TP_SEARCH_F16_MIN && amax < TP_SEARCH_F16_END;
 }
 
 /* Of a normal number, from its bits. */
@@ -55,7 +55,7 @@ TP_HD int32_t tp_search_int(float y, int e)
 /* 15 for the largest weight of a block, its ratio 1; at least 1. */
 TP_HD int32_t tp_search_root(float ratio)
 {
-    int32_t root = (int32_t)rintf((float)TP_SEARCH_MOST_ROOT * sqrtf(ratio));
+    int32_t root = (int32_t)rintf((float)TP_SEARCH_MAX_ROOT * sqrtf(ratio));
     return root < 1 ? 1 : root;
 }
 
@@ -82,18 +82,18 @@ TP_HD float tp_search_int4_shrunk(uint32_t amax, bool is_signed, int thousandths
 /* Candidate i's thousandths: the plain scale, then 1.03, 0.97, 0.94 ... 0.58 of it. */
 TP_HD int tp_search_int4_thousandths(int i) { return i == 0 ? 0 : i == 1 ? 1030 : 1030 - 30 * i; }
 
-/* A scale's bits; `half`: of type F16, else bf16. */
-TP_HD uint16_t tp_search_int4_scale(uint32_t amax, bool half, bool is_signed, int i)
+/* A scale's bits; `is_f16`: of type F16, else bf16. */
+TP_HD uint16_t tp_search_int4_scale(uint32_t amax, bool is_f16, bool is_signed, int i)
 {
     float s = tp_search_int4_shrunk(amax, is_signed, tp_search_int4_thousandths(i));
-    return tp_half_of(half, s);
+    return tp_half_of(is_f16, s);
 }
 
 /* One step of the code. A bf16 scale is above 2^(e-4) and has 8 bits, so that its step is an
  * integer before it is rounded. */
-TP_HD int32_t tp_search_int4_step(uint16_t scale, bool half, int e)
+TP_HD int32_t tp_search_int4_step(uint16_t scale, bool is_f16, int e)
 {
-    return tp_search_int(tp_half_value(half, scale), e);
+    return tp_search_int(tp_half_value(is_f16, scale), e);
 }
 
 /* ---- W4A8 ---------------------------------------------------------------- */

@@ -22,7 +22,7 @@ struct fit {
 struct channel {
     uint16_t top; /* the bf16 scale of the largest group */
     float scale, reciprocal;
-    bool least; /* the channel scale is as small as it gets, so that g of the top is free */
+    bool min; /* the channel scale is as small as it gets, so that g of the top is free */
 };
 
 struct row {
@@ -75,7 +75,7 @@ static struct channel channel_of(const struct row *row, int r)
     struct channel c;
     c.top = tp_search_w4a8_top(row->amax[row->top], row->op->search_signed, r);
     float sc = tp_channel_quotient(c.top, tp_search_channel_rule(row->op));
-    c.least = sc == tp_channel_quotient(0, TP_CHANNEL_CPU);
+    c.min = sc == tp_channel_quotient(0, TP_CHANNEL_CPU);
     c.scale = sc * 8.0f;
     c.reciprocal = 1.0f / c.scale;
     return c;
@@ -129,7 +129,7 @@ static struct fit fit_group(struct row *row, const struct channel *c, uint64_t j
     if (!tp_search_live(row->amax[j]) || g == 0)
         return (struct fit){0};
     take_group(row, c, j, tp_search_exponent(tp_f32_bits(a)));
-    if (j == row->top && !c->least)
+    if (j == row->top && !c->min)
         return best_scale(row, TP_SEARCH_TOP_G, 1);
     return best_scale(row, g, TP_SEARCH_GROUPS);
 }
@@ -137,37 +137,37 @@ static struct fit fit_group(struct row *row, const struct channel *c, uint64_t j
 /* The error of the whole row: those of the groups in units of the largest exponent. */
 static double cost_of(const struct row *row, const struct channel *c)
 {
-    int most = -126;
+    int max = -126;
     uint64_t total = 0;
     for (uint64_t j = 0; j < row->groups; j++)
-        if (row->fit[j].g != 0 && row->fit[j].e > most)
-            most = row->fit[j].e;
+        if (row->fit[j].g != 0 && row->fit[j].e > max)
+            max = row->fit[j].e;
     for (uint64_t j = 0; j < row->groups; j++) {
-        int shift = 2 * (most - row->fit[j].e);
+        int shift = 2 * (max - row->fit[j].e);
         if (row->fit[j].g != 0 && shift < 64)
             total += row->fit[j].error >> shift;
     }
-    return ldexp((double)total * ((double)c->scale * (double)c->scale), 2 * most);
+    return ldexp((double)total * ((double)c->scale * (double)c->scale), 2 * max);
 }
 
 /* Fits every group with each channel scale; row->best has those of the least cost. */
 static struct channel search_channel(struct row *row)
 {
     struct channel best = channel_of(row, 0);
-    double least = 0.0;
+    double min = 0.0;
     for (int r = 0; r < TP_SEARCH_TOPS; r++) {
         struct channel c = channel_of(row, r);
-        if (r > 0 && c.least)
+        if (r > 0 && c.min)
             continue;
         for (uint64_t j = 0; j < row->groups; j++)
             row->fit[j] = fit_group(row, &c, j);
         double cost = cost_of(row, &c);
-        if (r == 0 || cost < least) {
+        if (r == 0 || cost < min) {
             struct fit *other = row->best;
             row->best = row->fit;
             row->fit = other;
             best = c;
-            least = cost;
+            min = cost;
         }
     }
     return best;
@@ -177,13 +177,13 @@ static struct channel search_channel(struct row *row)
 static uint8_t nearest(int32_t x, const struct tp_search_values *v)
 {
     int best = 0;
-    int32_t least = x < 0 ? -x : x;
+    int32_t min = x < 0 ? -x : x;
     for (int m = 1; m <= 8; m++) {
         int q = x < 0 ? -m : m;
         int32_t d = q > 7 ? INT32_MAX : x - v->of[q + 8];
         d = d < 0 ? -d : d;
-        if (d < least) {
-            least = d;
+        if (d < min) {
+            min = d;
             best = q;
         }
     }

@@ -66,7 +66,7 @@ static const char *const none[] = {NULL};
 #define FLOATS (HALVES | SET(F32))
 
 const struct tp_codec_traits tp_codecs[TP_CODEC_COUNT] = {
-    [TP_CODEC_INT4] = {"int4", int_rules, int_scales, .bits = 4, .is_int = true, .middle = 8,
+    [TP_CODEC_INT4] = {"int4", int_rules, int_scales, .bits = 4, .is_int = true, .zero_point = 8,
                        .searches = true, .searches_rows = true,
                        .codes = SET(INT4) | SET(INT8), .scales = FLOATS},
     [TP_CODEC_FP8] = {"fp8", fp8_rules, fp8_scales, .bits = 8, .codes = SET(E4M3) | SET(E5M2),
@@ -76,7 +76,7 @@ const struct tp_codec_traits tp_codecs[TP_CODEC_COUNT] = {
                         .scales = SET(E8M0)},
     [TP_CODEC_NVFP4] = {"nvfp4", nvfp4_rules, none, .bits = 4, .has_global = true, .searches = true,
                         .codes = SET(E2M1), .scales = SET(E4M3) | SET(E5M3)},
-    [TP_CODEC_INT8] = {"int8", int_rules, int_scales, .bits = 8, .is_int = true, .middle = 128,
+    [TP_CODEC_INT8] = {"int8", int_rules, int_scales, .bits = 8, .is_int = true, .zero_point = 128,
                        .codes = SET(INT8) | SET(UINT8B128), .scales = FLOATS},
     [TP_CODEC_FLOAT] = {"float", none, none, .is_number = true, .codes = FLOATS,
                         .needs = TP_NEED_NUMBERS},

@@ -37,7 +37,7 @@ struct tp_codec_traits {
     bool has_global;     /* there is a global scale beside those of blocks */
     bool searches;       /* scales can be searched for the least error */
     bool searches_rows;  /* and for the least error of what the W4A8 kernel computes */
-    uint8_t middle;      /* of integers: the canonical code of 0 */
+    uint8_t zero_point;  /* of integers: the canonical code of 0 */
     uint8_t bits;        /* of a code, as a description says it, however it is stored; 0: none */
     uint32_t codes, scales; /* the elements that they may have, as 1 << enum tp_element */
     uint32_t needs;      /* TP_NEED_... bits */
@@ -56,7 +56,10 @@ bool tp_codec_takes(enum tp_codec codec, enum tp_role role, enum tp_element elem
 uint8_t tp_codec_scale_rule(enum tp_codec codec, enum tp_element element);
 
 /* The canonical code that stands for 0, from which codes count; 0 where they are no integers. */
-static inline int tp_op_middle(const struct tp_op *op) { return tp_codecs[op->codec].middle; }
+static inline int tp_op_zero_point(const struct tp_op *op)
+{
+    return tp_codecs[op->codec].zero_point;
+}
 
 /* Whether scales are integers' of F16, else of bf16 or others. */
 static inline bool tp_op_has_f16_scales(const struct tp_op *op)

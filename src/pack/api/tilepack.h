@@ -169,7 +169,7 @@ int tilepack_can_repack(const tilepack_weight *from, const tilepack_weight *to);
  * Scales that are NaN, infinite or negative are TILEPACK_E_INPUT, but negative ones are
  * taken over when `from` is one of tilepack_packed_weight() and its file says that they were
  * searched so (`convert --signed`). On a device scales are not looked at. Scales of a format
- * with "lift" are stored as they are: how far a weight's are lifted only `convert` finds out. */
+ * with "lift" are stored as they are: how far a weight's are shifted only `convert` finds out. */
 int tilepack_repack(const tilepack_weight *from, const void *const from_tensors[],
                     const tilepack_weight *to, void *const to_tensors[], char *message,
                     size_t size);
@@ -227,7 +227,7 @@ int tilepack_layout_coord(const tilepack_layout *layout, uint64_t offset, uint64
 /* The numeric text; returns its length without the zero, as snprintf does. */
 size_t tilepack_layout_print(const tilepack_layout *layout, char *text, size_t size);
 
-/* Stretches that are contiguous both in `whole` and in `part`, the same symbolic
+/* Ranges that are contiguous both in `whole` and in `part`, the same symbolic
  * layout for a smaller box that begins at (e,n,k) of the whole: what to copy to put a
  * part in its place. Calls visit(arg, offset in whole, offset in part, length) in order
  * of the part's offsets; ends at the first non-zero return, which it returns.

@@ -6,7 +6,7 @@
 #include "base/num.h"
 #include "pack/inspect/inspect.h"
 #include "pack/os/os.h"
-#include "pack/source/source_check.h"
+#include "pack/source/weight_complete.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -276,7 +276,7 @@ static const struct tp_weight *checked(const tilepack_checkpoint *c, size_t w,
         return NULL;
     }
     lock(c);
-    enum tp_code code = tp_source_check(&c->ckpt, &c->weights, c->packed[w], err);
+    enum tp_code code = tp_weight_complete(&c->ckpt, &c->weights, c->packed[w], err);
     unlock(c);
     return code ? NULL : &c->weights.items[c->packed[w]];
 }

@@ -5,7 +5,7 @@
 
 #include "base/escape.h"
 #include "base/num.h"
-#include "pack/format/format_words.h"
+#include "pack/format/format_keywords.h"
 #include "pack/os/os.h"
 
 #include <stdio.h>
@@ -17,17 +17,17 @@ const char *tilepack_version(void) { return TILEPACK_VERSION; }
 unsigned tilepack_version_number(void) { return TILEPACK_VERSION_NUMBER; }
 
 /* Bytes of the escaped text that fit, no part of a character or of an escape at their end. */
-static size_t cut(const char *text, size_t length, size_t most)
+static size_t cut(const char *text, size_t length, size_t max)
 {
     enum { LONGEST = 10 }; /* \UNNNNNNNN */
-    if (length <= most)
+    if (length <= max)
         return length;
-    while (most && ((unsigned char)text[most] & 0xC0) == 0x80)
-        most--;
-    for (size_t back = 1; back < LONGEST && back <= most; back++)
-        if (text[most - back] == '\\')
-            return most - back;
-    return most;
+    while (max && ((unsigned char)text[max] & 0xC0) == 0x80)
+        max--;
+    for (size_t back = 1; back < LONGEST && back <= max; back++)
+        if (text[max - back] == '\\')
+            return max - back;
+    return max;
 }
 
 int tp_handle_report(const struct tp_err *err, char *message, size_t size)
@@ -178,7 +178,7 @@ static enum tp_code apply(const struct tp_format **format, const char *parameter
 }
 
 /* No layout fills N or K up to multiples of more, so that its sizes fit 63 bits. */
-enum { MOST_PADDED = 1024 };
+enum { MAX_PADDED = 1024 };
 
 static enum tp_code check_size(const struct tp_format *format, const struct tp_settings *settings,
                                struct tp_box3 box, struct tp_err *err)
@@ -186,7 +186,7 @@ static enum tp_code check_size(const struct tp_format *format, const struct tp_s
     uint64_t values, n, k;
     if (box.e == 0 || box.n == 0 || box.k == 0)
         return tp_fail(err, TP_E_USAGE, "a dimension of the weight is 0");
-    if (!tp_align_u64(&n, box.n, MOST_PADDED) || !tp_align_u64(&k, box.k, MOST_PADDED) ||
+    if (!tp_align_u64(&n, box.n, MAX_PADDED) || !tp_align_u64(&k, box.k, MAX_PADDED) ||
         !tp_mul_u64(&values, box.e, n) || !tp_mul_u64(&values, values, k) ||
         values > SIZE_MAX / 64)
         return tp_fail(err, TP_E_UNSUPPORTED, "the weight is too large");

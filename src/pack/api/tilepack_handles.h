@@ -30,7 +30,7 @@ struct tilepack_checkpoint {
     struct tp_weights weights;
     size_t *packed; /* indices of packed weights */
     size_t packed_count;
-    pthread_mutex_t lock; /* of weights.items: tp_source_check() completes one */
+    pthread_mutex_t lock; /* of weights.items: tp_weight_complete() completes one */
 };
 
 /* Describes a weight; *weight is NULL on failure. `dtypes`: those of its tensors, or NULL

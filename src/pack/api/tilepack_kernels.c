@@ -6,7 +6,7 @@
 #include "kernels/op/codec.h"
 #include "kernels/cuda/cuda.h"
 #include "pack/os/buffer.h"
-#include "pack/source/source_check.h"
+#include "pack/source/weight_complete.h"
 #include "pack/source/source_words.h"
 
 #include <stdlib.h>
@@ -132,7 +132,7 @@ static enum tp_code take_input(struct call *call, uint32_t i, const void *data, 
     call->args.in[i] = data;
     if (!data || is_aligned(data))
         return TP_OK;
-    if (tp_buffer_room(&call->in[i], bytes, &call->err) == TP_OK)
+    if (tp_buffer_reserve(&call->in[i], bytes, &call->err) == TP_OK)
         call->args.in[i] = memcpy(call->in[i].data, data, bytes);
     return call->err.code;
 }
@@ -142,7 +142,7 @@ static enum tp_code take_output(struct call *call, uint32_t i, void *data, uint6
     call->args.out[i] = data;
     if (is_aligned(data))
         return TP_OK;
-    if (tp_buffer_room(&call->out[i], bytes, &call->err) == TP_OK) {
+    if (tp_buffer_reserve(&call->out[i], bytes, &call->err) == TP_OK) {
         call->args.out[i] = call->out[i].data;
         call->to[i] = data;
         call->bytes[i] = bytes;
@@ -153,7 +153,7 @@ static enum tp_code take_output(struct call *call, uint32_t i, void *data, uint6
 static enum tp_code take_scratch(struct call *call, const struct tp_op *op)
 {
     enum tp_code code =
-        tp_buffer_room(&call->scratch, tp_encode_scratch(op, call->args.box), &call->err);
+        tp_buffer_reserve(&call->scratch, tp_encode_scratch(op, call->args.box), &call->err);
     call->args.scratch = call->scratch.data;
     return code;
 }
@@ -247,7 +247,7 @@ int tilepack_decode(const tilepack_weight *weight, const void *const tensors[],
     struct call call = {.args = {.box = weight->box, .dtype = dtype}};
     if (check_decode(weight, dtype, values, &call.err) == TP_OK &&
         take_inputs(&call, weight, tensors) == TP_OK &&
-        tp_source_eights_check(&weight->op, weight->box, call.args.in, &call.err) == TP_OK &&
+        tp_source_scale_luts_check(&weight->op, weight->box, call.args.in, &call.err) == TP_OK &&
         take_output(&call, 0, values, tp_value_bytes(weight->box, dtype)) == TP_OK &&
         take_scratch(&call, &weight->op) == TP_OK) {
         tp_decode_find(&weight->op, dtype)(&weight->op, &call.args);
@@ -268,7 +268,8 @@ static enum tp_code check_scales(struct call *call, const tilepack_weight *from,
                                                call->args.in, &err);
     if (code)
         call->err = err;
-    if (code || (code = tp_source_eights_check(&from->op, from->box, call->args.in, &call->err)))
+    if (code ||
+        (code = tp_source_scale_luts_check(&from->op, from->box, call->args.in, &call->err)))
         return code;
     return tp_source_scales_fit(&from->op, &to->op, from->box, call->args.in, &call->err);
 }

@@ -9,15 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_THREADS = 14 };
-#define RING_OF_THREAD (3 * TP_LOAD_LEAST)
+enum { MAX_THREADS = 14 };
+#define RING_OF_THREAD (3 * TP_LOAD_MIN)
 
 static unsigned threads_of(unsigned asked)
 {
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     if (asked > 0)
         return asked;
-    return processors > 0 ? (unsigned)tp_min_u64((uint64_t)processors, MOST_THREADS) : 1;
+    return processors > 0 ? (unsigned)tp_min_u64((uint64_t)processors, MAX_THREADS) : 1;
 }
 
 static enum tp_code load(const tilepack_checkpoint *c, const tilepack_part parts[], size_t count,

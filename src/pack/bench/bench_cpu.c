@@ -32,8 +32,8 @@
 #define CHUNK (UINT64_C(16) << 10) /* of the ceiling's loop */
 #define ALIGN UINT64_C(64)
 #define NOWHERE UINT64_MAX
-enum { ROUNDS = 15, LEAST_ROUNDS = 3, MAX_SETS = 512 };
-static const double most_seconds = 1.0; /* for one case, once it had its least rounds */
+enum { ROUNDS = 15, MIN_ROUNDS = 3, MAX_SETS = 512 };
+static const double max_seconds = 1.0; /* for one case, once it had its least rounds */
 
 /* The ceilings stream a box in chunks, or as a whole; the faster one counts. PLAIN is what a
  * searched row is compared with, near only. */
@@ -278,10 +278,10 @@ static enum tp_code start_threads(struct tp_bench_cpu *cpu, unsigned jobs, struc
 /* Bytes that are moved, room for them, and where in it each output lies. Codes do not
  * count and have no place when only scales are made. */
 static enum tp_code op_bytes(const struct tp_op *op, struct tp_box3 box, bool scales_only,
-                             uint64_t *count, uint64_t *room, uint64_t place[TP_MAX_OUT],
+                             uint64_t *count, uint64_t *capacity, uint64_t place[TP_MAX_OUT],
                               struct tp_err *err)
 {
-    *count = *room = 0;
+    *count = *capacity = 0;
     for (uint32_t i = 0; i < op->outs; i++) {
         uint64_t bytes;
         enum tp_code code = tp_op_bytes(op, i, box, &bytes, err);
@@ -290,25 +290,25 @@ static enum tp_code op_bytes(const struct tp_op *op, struct tp_box3 box, bool sc
         place[i] = NOWHERE;
         if (bytes == 0 || (scales_only && op->out[i].role == TP_ROLE_CODES))
             continue;
-        place[i] = *room;
+        place[i] = *capacity;
         *count += bytes;
-        *room += tp_round_up(bytes, ALIGN);
+        *capacity += tp_round_up(bytes, ALIGN);
     }
     return TP_OK;
 }
 
-static enum tp_code piece_bytes(const struct tp_bench_case *c, struct piece *p, uint64_t *in_room,
-                                uint64_t *out_room, struct tp_err *err)
+static enum tp_code piece_bytes(const struct tp_bench_case *c, struct piece *p,
+                                uint64_t *in_capacity, uint64_t *out_capacity, struct tp_err *err)
 {
     uint64_t values = tp_value_bytes(p->size, c->dtype);
     enum tp_code code = TP_OK;
     p->in_bytes = p->out_bytes = values;
-    *in_room = *out_room = tp_round_up(values, ALIGN);
+    *in_capacity = *out_capacity = tp_round_up(values, ALIGN);
     if (c->kind != TP_BENCH_ENCODE)
         code = op_bytes(c->kind == TP_BENCH_REPACK ? &c->from : &c->op, p->size, c->scales_only,
-                        &p->in_bytes, in_room, p->in_place, err);
+                        &p->in_bytes, in_capacity, p->in_place, err);
     if (code == TP_OK && c->kind != TP_BENCH_DECODE)
-        code = op_bytes(&c->op, p->size, c->scales_only, &p->out_bytes, out_room, p->out_place,
+        code = op_bytes(&c->op, p->size, c->scales_only, &p->out_bytes, out_capacity, p->out_place,
                         err);
     return code;
 }
@@ -317,11 +317,11 @@ static enum tp_code piece_bytes(const struct tp_bench_case *c, struct piece *p, 
 static enum tp_code scales_target(const struct tp_bench_case *c, uint64_t *target,
                                   struct tp_err *err)
 {
-    uint64_t in, out, room, place[TP_MAX_OUT];
+    uint64_t in, out, capacity, place[TP_MAX_OUT];
     double values = (double)c->box.e * (double)c->box.n * (double)c->box.k * 2;
-    enum tp_code code = op_bytes(&c->from, c->box, true, &in, &room, place, err);
+    enum tp_code code = op_bytes(&c->from, c->box, true, &in, &capacity, place, err);
     if (code == TP_OK)
-        code = op_bytes(&c->op, c->box, true, &out, &room, place, err);
+        code = op_bytes(&c->op, c->box, true, &out, &capacity, place, err);
     if (code == TP_OK)
         *target = (uint64_t)(values * SCALES_TARGET / (double)tp_max_u64(in + out, 1)) + 1;
     return code;
@@ -375,15 +375,15 @@ static enum tp_code make_pieces(struct job *job, unsigned jobs, struct tp_err *e
         return TP_E_MEMORY;
     for (; job->count < count; job->count++) {
         struct piece *p = &job->pieces[job->count];
-        uint64_t in_room, out_room;
+        uint64_t in_capacity, out_capacity;
         p->size = tp_grid_box(&unit, &grid, job->count).size;
         p->in = job->in_step;
         p->out = job->out_step;
-        if ((code = piece_bytes(c, p, &in_room, &out_room, err)))
+        if ((code = piece_bytes(c, p, &in_capacity, &out_capacity, err)))
             return code;
-        job->in_step += in_room;
-        job->out_step += out_room;
-        job->slot = tp_max_u64(job->slot, out_room);
+        job->in_step += in_capacity;
+        job->out_step += out_capacity;
+        job->slot = tp_max_u64(job->slot, out_capacity);
     }
     return TP_OK;
 }
@@ -428,20 +428,20 @@ static enum tp_code fill_packed(struct tp_bench_cpu *cpu, struct tp_err *err)
     const struct tp_bench_case *c = job->c;
     const struct tp_op *op = c->kind == TP_BENCH_REPACK ? &c->from : &c->op;
     struct tp_buffer values = {0};
-    uint64_t most = 0, spare = UINT64_C(4) << 20;
+    uint64_t max = 0, slack = UINT64_C(4) << 20;
     for (uint64_t i = 0; i < job->count; i++)
-        most = tp_max_u64(most, job->pieces[i].size.e * job->pieces[i].size.n *
+        max = tp_max_u64(max, job->pieces[i].size.e * job->pieces[i].size.n *
                                     job->pieces[i].size.k);
-    enum tp_code code = tp_buffer_room(&values, 2 * (most + spare), err);
+    enum tp_code code = tp_buffer_reserve(&values, 2 * (max + slack), err);
     if (code)
         return code;
-    fill_values(values.data, TP_BF16, most + spare);
+    fill_values(values.data, TP_BF16, max + slack);
     for (uint64_t i = 0; i < job->count; i++) {
         const struct piece *p = &job->pieces[i];
         uint8_t *at = (uint8_t *)cpu->in.data + p->in;
         struct tp_args args = {.box = p->size, .dtype = TP_BF16, .scratch = cpu->scratch[0].data};
         args.global = tp_codec_global(op, TP_BF16, 0.14f);
-        args.in[0] = (uint16_t *)values.data + i * 8192 % spare;
+        args.in[0] = (uint16_t *)values.data + i * 8192 % slack;
         point(op, p->in_place, at, job->codes, args.out);
         tp_encode_find(op, TP_BF16)(op, &args);
     }
@@ -458,13 +458,13 @@ static uint64_t set_count(uint64_t step, uint64_t memory)
 {
     long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
     uint64_t want = tp_max_u64(3 * (cache > 0 ? (uint64_t)cache : 0), UINT64_C(64) << 20);
-    uint64_t most = memory ? memory / 2 : UINT64_C(320) << 20;
-    uint64_t sets = tp_ceil_div(tp_min_u64(want, most), tp_max_u64(step, 1));
+    uint64_t max = memory ? memory / 2 : UINT64_C(320) << 20;
+    uint64_t sets = tp_ceil_div(tp_min_u64(want, max), tp_max_u64(step, 1));
     return tp_max_u64(tp_min_u64(sets, MAX_SETS), 1);
 }
 
 /* Most bytes of codes of a box. */
-static enum tp_code code_bytes(const struct job *job, uint64_t *most, struct tp_err *err)
+static enum tp_code code_bytes(const struct job *job, uint64_t *max, struct tp_err *err)
 {
     enum tp_code code = TP_OK;
     for (uint64_t i = 0; i < job->count && code == TP_OK; i++) {
@@ -472,7 +472,7 @@ static enum tp_code code_bytes(const struct job *job, uint64_t *most, struct tp_
         const struct tp_op *op = &job->c->from;
         code = tp_op_bytes(op, (uint32_t)tp_op_find(op, TP_ROLE_CODES), job->pieces[i].size,
                            &bytes, err);
-        *most = tp_max_u64(*most, bytes);
+        *max = tp_max_u64(*max, bytes);
     }
     return code;
 }
@@ -489,16 +489,16 @@ static enum tp_code make_buffers(struct tp_bench_cpu *cpu, uint64_t memory, stru
         if (c->kind == TP_BENCH_REPACK)
             scratch = tp_max_u64(scratch, tp_encode_scratch(&c->from, job->pieces[i].size));
     }
-    enum tp_code code = tp_buffer_room(&cpu->in, job->in_sets * job->in_step, err);
+    enum tp_code code = tp_buffer_reserve(&cpu->in, job->in_sets * job->in_step, err);
     if (code == TP_OK && c->scales_only && (code = code_bytes(job, &codes, err)) == TP_OK &&
-        (code = tp_buffer_room(&cpu->codes, codes, err)) == TP_OK)
+        (code = tp_buffer_reserve(&cpu->codes, codes, err)) == TP_OK)
         job->codes = cpu->codes.data;
     if (code == TP_OK)
-        code = tp_buffer_room(&cpu->out, job->out_sets * job->out_step, err);
+        code = tp_buffer_reserve(&cpu->out, job->out_sets * job->out_step, err);
     for (unsigned t = 0; t < cpu->threads && code == TP_OK; t++) {
-        code = tp_buffer_room(&cpu->scratch[t], scratch, err);
+        code = tp_buffer_reserve(&cpu->scratch[t], scratch, err);
         if (code == TP_OK)
-            code = tp_buffer_room(&cpu->slot[t], job->slot, err);
+            code = tp_buffer_reserve(&cpu->slot[t], job->slot, err);
     }
     if (code || c->kind != TP_BENCH_ENCODE)
         return code ? code : fill_packed(cpu, err);
@@ -557,7 +557,7 @@ static void measure(struct tp_bench_cpu *cpu, const atomic_int *stop,
     touch(cpu);
     run_round(cpu, &rounds, 0); /* the first that counts takes its place */
     double begin = tp_now();
-    while (n < ROUNDS && (n < LEAST_ROUNDS || tp_now() - begin < most_seconds) &&
+    while (n < ROUNDS && (n < MIN_ROUNDS || tp_now() - begin < max_seconds) &&
            !(stop && atomic_load(stop)))
         run_round(cpu, &rounds, n++);
     result->repeats = n;

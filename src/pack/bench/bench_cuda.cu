@@ -64,12 +64,12 @@ enum { MIXES = sizeof mixes / sizeof mixes[0] };
 static const struct mix *nearest_mix(uint64_t read, uint64_t write)
 {
     const struct mix *best = &mixes[0];
-    double least = 1e300;
+    double min = 1e300;
     for (int i = 0; i < MIXES; i++) {
         double a = (double)read * mixes[i].writes, b = (double)write * mixes[i].reads;
         double distance = a > b ? a / b : b / a;
-        if (distance < least)
-            least = distance, best = &mixes[i];
+        if (distance < min)
+            min = distance, best = &mixes[i];
     }
     return best;
 }
@@ -315,8 +315,8 @@ static void open_sets(struct run *r, uint64_t l2_bytes, uint64_t memory)
 {
     struct tp_cuda_bench *b = r->b;
     uint64_t sets = tp_ceil_div(6 * l2_bytes, b->read_bytes + b->write_bytes);
-    uint64_t most = memory / (r->in_bytes + r->out_bytes);
-    sets = tp_max_u64(tp_min_u64(tp_min_u64(sets, most), MAX_SETS), 2);
+    uint64_t max = memory / (r->in_bytes + r->out_bytes);
+    sets = tp_max_u64(tp_min_u64(tp_min_u64(sets, max), MAX_SETS), 2);
     for (b->buffers = 0; b->buffers < sets && r->error == cudaSuccess; b->buffers++) {
         keep(r, cudaMalloc((void **)&r->in[b->buffers], r->in_bytes));
         if (r->error == cudaSuccess)

@@ -34,7 +34,8 @@ static enum tp_code source_values(const struct tp_plan *plan, const struct tp_si
     const struct tp_unit *unit = &plan->units[seen->unit];
     struct tp_box box = seen->box;
     uint64_t per_expert = box.size.n * box.size.k, experts = box.size.e;
-    enum tp_code code = tp_buffer_room(&buffers->source, experts * per_expert * sizeof(float), err);
+    enum tp_code code =
+        tp_buffer_reserve(&buffers->source, experts * per_expert * sizeof(float), err);
     if (code)
         return code;
     if (in_hands(seen)) {
@@ -54,8 +55,8 @@ static enum tp_code decode(const struct tp_op *op, const struct tp_observed *see
 {
     struct tp_args args = {.box = seen->box.size, .dtype = TP_F32, .global = 1};
     uint64_t count = args.box.e * args.box.n * args.box.k;
-    enum tp_code code = tp_buffer_room(&buffers->decoded, count * sizeof(float), err);
-    if (code || (code = tp_buffer_room(&buffers->scratch, tp_encode_scratch(op, args.box), err)))
+    enum tp_code code = tp_buffer_reserve(&buffers->decoded, count * sizeof(float), err);
+    if (code || (code = tp_buffer_reserve(&buffers->scratch, tp_encode_scratch(op, args.box), err)))
         return code;
     for (uint32_t i = 0; i < op->outs; i++)
         args.in[i] = out[i];
@@ -76,7 +77,7 @@ static enum tp_code take_outputs(const struct tp_op *op, struct tp_box3 size,
         code = tp_op_bytes(op, i, size, &bytes[i], err);
         total += tp_round_up(bytes[i], 64);
     }
-    if (code || (code = tp_buffer_room(buffer, total + 64, err)))
+    if (code || (code = tp_buffer_reserve(buffer, total + 64, err)))
         return code;
     total = 0;
     for (uint32_t i = 0; i < op->outs; i++) {
@@ -95,7 +96,7 @@ static enum tp_code encode_and_decode(const struct tp_op *op, const struct tp_ob
     struct tp_args args = {.box = seen->box.size, .dtype = TP_F32, .in = {buffers->source.data},
                            .fed = fed};
     enum tp_code code = take_outputs(op, args.box, &buffers->plain, args.out, err);
-    if (code || (code = tp_buffer_room(&buffers->scratch, tp_encode_scratch(op, args.box), err)))
+    if (code || (code = tp_buffer_reserve(&buffers->scratch, tp_encode_scratch(op, args.box), err)))
         return code;
     args.global = seen->global;
     args.importance = importance;

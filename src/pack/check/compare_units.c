@@ -1,7 +1,7 @@
 /* Two units, element by element, by several threads.
  *
  * The grid depends on the units alone; each box leaves its own sums, which are
- * added in the order of the boxes. Invariant: memory is that of a stretch of boxes, whatever
+ * added in the order of the boxes. Invariant: memory is that of a batch of boxes, whatever
  * the number of experts.
  */
 #include "pack/check/values.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 #define BOX_VALUES (UINT64_C(1) << 19)
-#define STRETCH (UINT64_C(1) << 16) /* boxes whose sums wait to be added */
+#define BATCH (UINT64_C(1) << 16) /* boxes whose sums wait to be added */
 
 struct job {
     const struct tp_side *a, *b;
@@ -92,7 +92,7 @@ static uint64_t whole_index(const struct job *job, const struct tp_box *box, uin
     return (box->e * all.n + box->n + i / box->size.k) * all.k + box->k + i % box->size.k;
 }
 
-/* Box number i of the stretch. */
+/* Box number i of the batch. */
 static enum tp_code one_box(void *arg, void *memory, uint64_t i, struct tp_err *err)
 {
     const struct job *job = arg;
@@ -101,8 +101,8 @@ static enum tp_code one_box(void *arg, void *memory, uint64_t i, struct tp_err *
     uint64_t count = box.size.n * box.size.k;
     const struct tp_buffer *values = own->values;
     enum tp_code code;
-    if ((code = tp_buffer_room(&own->values[0], count * sizeof(float), err)) ||
-        (code = tp_buffer_room(&own->values[1], count * sizeof(float), err)) ||
+    if ((code = tp_buffer_reserve(&own->values[0], count * sizeof(float), err)) ||
+        (code = tp_buffer_reserve(&own->values[1], count * sizeof(float), err)) ||
         (code = tp_read_values(job->a, job->unit_a, &box, values[0].data, &own->readers[0],
                                err)) ||
         (code = tp_read_values(job->b, job->unit_b, &box, values[1].data, &own->readers[1], err)))
@@ -149,10 +149,10 @@ enum tp_code tp_compare_units(const struct tp_side *a, const struct tp_unit *uni
     if (code)
         return code;
     *distance = (struct tp_distance){0};
-    if (!(job.parts = tp_os_alloc(tp_min_u64(job.count, STRETCH) * sizeof *job.parts, err)))
+    if (!(job.parts = tp_os_alloc(tp_min_u64(job.count, BATCH) * sizeof *job.parts, err)))
         return TP_E_MEMORY;
     for (; job.first < job.count && code == TP_OK; job.first = job.end) {
-        job.end = tp_min_u64(job.count, job.first + STRETCH);
+        job.end = tp_min_u64(job.count, job.first + BATCH);
         boxes.count = job.end - job.first;
         if ((code = tp_each(&boxes, err)) == TP_OK)
             add_up(&job, distance);

@@ -34,7 +34,7 @@ struct side {
     struct entry *entries;    /* by name */
     size_t count;
     bool *paired;             /* per weight: compared as a packed unit */
-    bool *spare;              /* per tensor: stands beside a weight and says nothing */
+    bool *unused;             /* per tensor: stands beside a weight and says nothing */
 };
 
 struct diff {
@@ -50,7 +50,7 @@ struct diff {
 static enum tp_code check_sources(struct side *s, struct tp_err *err)
 {
     struct tp_request request = {0};
-    struct tp_builder builder = {.plan = &s->plain, .request = &request, .taken = s->spare,
+    struct tp_builder builder = {.plan = &s->plain, .request = &request, .taken = s->unused,
                                  .err = err};
     enum tp_code code = tp_plan_check_sources(&builder);
     if (code)
@@ -168,15 +168,15 @@ static int by_name(const void *x, const void *y)
 static enum tp_code list_side(struct diff *d, struct side *s)
 {
     struct tp_request request = {0};
-    struct tp_builder builder = {.plan = &s->plain, .request = &request, .taken = s->spare,
+    struct tp_builder builder = {.plan = &s->plain, .request = &request, .taken = s->unused,
                                  .err = d->err};
     const struct tp_weights *weights = s->in->weights;
     enum tp_code code = tp_plan_plain_units(&builder, TP_F32, true, s->paired);
     for (uint32_t w = 0; w < weights->count && code == TP_OK; w++)
         if (s->paired[w])
             code = tp_plan_keep_weight(&builder, w, NULL);
-    size_t most = s->plain.unit_count + s->plain.kept_unit_count + weights->other_count;
-    if (code == TP_OK && !(s->entries = tp_os_zalloc(most + 1, sizeof *s->entries, d->err)))
+    size_t max = s->plain.unit_count + s->plain.kept_unit_count + weights->other_count;
+    if (code == TP_OK && !(s->entries = tp_os_zalloc(max + 1, sizeof *s->entries, d->err)))
         code = TP_E_MEMORY;
     if (code)
         return code;
@@ -186,7 +186,7 @@ static enum tp_code list_side(struct diff *d, struct side *s)
         add_unit_entry(s, &s->plain.kept_units[u]);
     for (size_t i = 0; i < weights->other_count; i++) {
         const struct tp_tensor *tensor = &s->in->ckpt->tensors[weights->other[i]];
-        if (s->spare[weights->other[i]])
+        if (s->unused[weights->other[i]])
             continue;
         s->entries[s->count++] = (struct entry){.name = tensor->name, .tensor = tensor,
                                                 .form = tp_dtype_name(tensor->dtype)};
@@ -224,10 +224,10 @@ static enum tp_code compare_bytes(const struct diff *d, const struct tp_tensor *
                                   const struct tp_tensor *b, uint64_t *differing, uint64_t *first)
 {
     struct tp_buffer *x = &d->bytes[0], *y = &d->bytes[1];
-    enum tp_code code = tp_buffer_room(x, CHUNK, d->err);
+    enum tp_code code = tp_buffer_reserve(x, CHUNK, d->err);
     *differing = *first = 0;
     if (code == TP_OK)
-        code = tp_buffer_room(y, CHUNK, d->err);
+        code = tp_buffer_reserve(y, CHUNK, d->err);
     for (uint64_t at = 0; at < a->bytes && code == TP_OK; at += CHUNK) {
         uint64_t size = tp_min_u64(CHUNK, a->bytes - at);
         const uint8_t *p = x->data, *q = y->data;
@@ -253,10 +253,10 @@ static enum tp_code compare_vectors(const struct diff *d, const struct tp_tensor
     const struct tp_side *sides[] = {d->a.in, d->b.in};
     struct tp_buffer raw = {0}, values[2] = {0};
     uint64_t step = CHUNK / sizeof(float), count = a->bytes * 8 / tp_dtype_bits(a->dtype);
-    enum tp_code code = tp_buffer_room(&raw, CHUNK, d->err);
+    enum tp_code code = tp_buffer_reserve(&raw, CHUNK, d->err);
     *distance = (struct tp_distance){0};
     for (int s = 0; s < 2 && code == TP_OK; s++)
-        code = tp_buffer_room(&values[s], CHUNK, d->err);
+        code = tp_buffer_reserve(&values[s], CHUNK, d->err);
     for (uint64_t at = 0; at < count && code == TP_OK; at += step) {
         uint64_t size = tp_min_u64(step, count - at);
         for (int s = 0; s < 2 && code == TP_OK; s++) {
@@ -535,7 +535,7 @@ static void close_side(struct side *s)
     tp_plan_close(&s->plain);
     free(s->entries);
     free(s->paired);
-    free(s->spare);
+    free(s->unused);
 }
 
 enum tp_code tp_diff(const struct tp_side *a, const struct tp_side *b,
@@ -550,9 +550,9 @@ enum tp_code tp_diff(const struct tp_side *a, const struct tp_side *b,
     tp_budget_compare(a->ckpt, b->ckpt);
     d.a.paired = tp_os_zalloc(a->weights->count + 1, sizeof *d.a.paired, err);
     d.b.paired = tp_os_zalloc(b->weights->count + 1, sizeof *d.b.paired, err);
-    d.a.spare = tp_os_zalloc(a->ckpt->tensor_count + 1, sizeof *d.a.spare, err);
-    d.b.spare = tp_os_zalloc(b->ckpt->tensor_count + 1, sizeof *d.b.spare, err);
-    enum tp_code code = d.a.paired && d.b.paired && d.a.spare && d.b.spare
+    d.a.unused = tp_os_zalloc(a->ckpt->tensor_count + 1, sizeof *d.a.unused, err);
+    d.b.unused = tp_os_zalloc(b->ckpt->tensor_count + 1, sizeof *d.b.unused, err);
+    enum tp_code code = d.a.paired && d.b.paired && d.a.unused && d.b.unused
                             ? check_sources(&d.a, err) : TP_E_MEMORY;
     if (code == TP_OK && (code = check_sources(&d.b, err)) == TP_OK)
         code = pair_packed(&d);

@@ -26,7 +26,7 @@ struct tree {
 };
 
 /* Whether the list has room for a line of this name. */
-static enum tp_code take_room(struct tree *tree, const char *path)
+static enum tp_code reserve_line(struct tree *tree, const char *path)
 {
     tree->size += LINE + strlen(path + tree->root);
     if (tree->size <= MAX_LIST)
@@ -53,7 +53,7 @@ static enum tp_code add_file(struct tree *tree, char *path)
 static enum tp_code add_path(struct tree *tree, char *path, unsigned depth)
 {
     struct stat st;
-    enum tp_code code = take_room(tree, path);
+    enum tp_code code = reserve_line(tree, path);
     if (code == TP_OK && tp_os.stat(path, &st)) {
         code = tp_os_fail(tree->err, errno, path, "cannot look at it");
     } else if (code == TP_OK && S_ISDIR(st.st_mode)) {
@@ -158,7 +158,7 @@ enum tp_code tp_digest_path(const char *path, unsigned jobs, atomic_int *stop,
     tree.root = size + directory; /* a file has no name in its list, which is not hashed */
     if (code == TP_OK && directory)
         code = add_directory(&tree, root, 0);
-    else if (code == TP_OK && (code = take_room(&tree, root)) == TP_OK)
+    else if (code == TP_OK && (code = reserve_line(&tree, root)) == TP_OK)
         code = add_file(&tree, tp_os_copy(err, root));
     if (code == TP_OK)
         code = hash_tree(&tree, directory, jobs, stop, digest);

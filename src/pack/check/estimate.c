@@ -76,12 +76,12 @@ static uint64_t box_values(const struct estimate *e, const struct tp_unit *unit,
                            const struct sample *s)
 {
     const struct tp_weight_form *source = e->plan->weights->items[unit->views[0].weight].form;
-    uint64_t n, k, most = s->rows * s->columns;
+    uint64_t n, k, max = s->rows * s->columns;
     if (tp_op_tile(&unit->form->op, &n, &k, NULL) == TP_OK)
-        most = tp_max_u64(most, tiles_of(s, n, k, s->columns) / 4);
+        max = tp_max_u64(max, tiles_of(s, n, k, s->columns) / 4);
     if (source->format && tp_op_stored_granule(&source->op, &n, &k, NULL) == TP_OK)
-        most = tp_max_u64(most, tiles_of(s, n, k, source->box.k));
-    return most;
+        max = tp_max_u64(max, tiles_of(s, n, k, source->box.k));
+    return max;
 }
 
 /* Whether the format can lay out so many rows and columns alone: a layout may take rows by 16. */
@@ -102,10 +102,10 @@ static bool can_stand_alone(const struct tp_unit *unit, uint64_t rows, uint64_t 
 static void keep_small(const struct estimate *e, const struct tp_unit *unit, bool whole_rows,
                        struct sample *s)
 {
-    while (whole_rows && s->rows > 1 && s->rows * s->columns > e->options->most &&
+    while (whole_rows && s->rows > 1 && s->rows * s->columns > e->options->max &&
            can_stand_alone(unit, tp_ceil_div(s->rows, 2), s->columns))
         s->rows = tp_ceil_div(s->rows, 2);
-    if (box_values(e, unit, s) > e->options->most)
+    if (box_values(e, unit, s) > e->options->max)
         *s = (struct sample){0};
 }
 
@@ -114,8 +114,8 @@ static enum tp_code make_sample(const struct estimate *e, const struct tp_unit *
 {
     const struct tp_box3 *all = &unit->form->box;
     uint64_t n, k, values = all->e * all->n * all->k;
-    uint64_t target = tp_min_u64(e->share, tp_max_u64(values / PART_OF, TP_ESTIMATE_MOST));
-    target = tp_max_u64(target, TP_ESTIMATE_LEAST / e->thinned);
+    uint64_t target = tp_min_u64(e->share, tp_max_u64(values / PART_OF, TP_ESTIMATE_MAX));
+    target = tp_max_u64(target, TP_ESTIMATE_MIN / e->thinned);
     *s = (struct sample){0};
     enum tp_code code = tp_op_granule(&unit->form->op, &n, &k, err);
     if (code || !values)
@@ -126,7 +126,7 @@ static enum tp_code make_sample(const struct estimate *e, const struct tp_unit *
     if (k && !whole)
         s->columns = tp_round_up(tp_min_u64(COLUMNS, tp_max_u64(target / s->rows, 1)), k);
     s->columns = tp_min_u64(s->columns, all->k);
-    if (e->options->most)
+    if (e->options->max)
         keep_small(e, unit, n && !k, s);
     if (!s->rows)
         return TP_OK;
@@ -258,7 +258,7 @@ static double stored_bits(const struct tp_plan *plan, const struct tp_unit *unit
 void tp_estimate_add_up(const struct tp_plan *plan, const struct tp_unit_result *units,
                         struct tp_estimate_sum *sum)
 {
-    double least = INFINITY, values = 0, squares = 0;
+    double min = INFINITY, values = 0, squares = 0;
     *sum = (struct tp_estimate_sum){0};
     for (size_t u = 0; u < plan->unit_count; u++) {
         const struct tp_box3 *box = &plan->units[u].form->box;
@@ -273,8 +273,8 @@ void tp_estimate_add_up(const struct tp_plan *plan, const struct tp_unit_result 
         sum->measured++;
         sum->mean_db += db;
         squares += pow(10, -db / 10);
-        if (db < least) {
-            least = db;
+        if (db < min) {
+            min = db;
             sum->worst = u;
         }
     }

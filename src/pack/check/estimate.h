@@ -6,7 +6,7 @@
  * belongs to a row, else of a part of their columns. They are spread over the experts, rows
  * and columns of the weight. Only they are read, so that the time does not grow with the
  * model: TP_ESTIMATE_VALUES values in all, each weight a share of them that is a 61st of it or
- * TP_ESTIMATE_MOST if that is more, and at least TP_ESTIMATE_LEAST. So small weights are read
+ * TP_ESTIMATE_MAX if that is more, and at least TP_ESTIMATE_MIN. So small weights are read
  * whole, then expert by expert.
  *
  * A scale of a whole weight is taken from the box alone. Weights that are taken over from a
@@ -19,13 +19,13 @@
 #include "pack/check/verify_values.h"
 
 #define TP_ESTIMATE_VALUES (UINT64_C(1) << 26)
-#define TP_ESTIMATE_MOST (UINT64_C(1) << 18)
-#define TP_ESTIMATE_LEAST (UINT64_C(1) << 14)
+#define TP_ESTIMATE_MAX (UINT64_C(1) << 18)
+#define TP_ESTIMATE_MIN (UINT64_C(1) << 14)
 
 struct tp_estimate_options {
     bool full;         /* all values: the whole run of a conversion, its bytes thrown away */
-    unsigned thinned;  /* TP_ESTIMATE_VALUES and _LEAST are so many times smaller; 0 as 1 */
-    uint64_t most;     /* values of a box, with those that only fill its tiles up; 0: any number */
+    unsigned thinned;  /* TP_ESTIMATE_VALUES and _MIN are so many times smaller; 0 as 1 */
+    uint64_t max;      /* values of a box, with those that only fill its tiles up; 0: any number */
     unsigned jobs;
     atomic_int *stop;  /* as in tp_run_options, or NULL */
     void (*progress)(void *arg, uint64_t bytes, const char *tensor); /* or NULL; of values read */

@@ -4,7 +4,7 @@
 #include "base/num.h"
 #include "pack/check/estimate.h"
 #include "pack/os/os.h"
-#include "pack/source/traces.h"
+#include "pack/source/page_cache.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -68,21 +68,21 @@ enum tp_code tp_estimate_card(const struct tp_plan *plan, const struct tp_run_op
                               struct tp_card_use *uses, size_t count, struct tp_err *err)
 {
     struct tp_side source = {.ckpt = plan->ckpt, .weights = plan->weights};
-    struct tp_estimate_options options = {.thinned = THINNED, .most = BOX_VALUES,
+    struct tp_estimate_options options = {.thinned = THINNED, .max = BOX_VALUES,
                                           .jobs = workers(run), .stop = run->stop};
     size_t picks = plan->unit_count < TP_CARD_WEIGHTS ? plan->unit_count : TP_CARD_WEIGHTS;
     uint32_t *picked = tp_os_zalloc(picks + 1, sizeof *picked, err);
     struct tp_distance *distances =
         picked ? tp_os_zalloc(picks + 1, sizeof *distances, err) : NULL;
-    struct tp_traces traces = {0}; /* the conversion may have dropped what it read */
-    enum tp_code code = distances ? tp_traces_open(&traces, plan->ckpt, err) : TP_E_MEMORY;
+    struct tp_page_cache cache = {0}; /* the conversion may have dropped what it read */
+    enum tp_code code = distances ? tp_page_cache_open(&cache, plan->ckpt, err) : TP_E_MEMORY;
     if (code == TP_OK) {
         pick(plan->unit_count, picked, picks);
         code = tp_estimate_some(plan, &source, &options, picked, picks, distances, err);
     }
     if (code == TP_OK)
         add_up(plan, picked, distances, picks, uses, count);
-    tp_traces_close(&traces);
+    tp_page_cache_close(&cache);
     free(distances);
     free(picked);
     return code;

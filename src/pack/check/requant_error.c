@@ -9,7 +9,7 @@
 #include "base/num.h"
 #include "pack/check/box_distances.h"
 #include "pack/os/os.h"
-#include "pack/run/room.h"
+#include "pack/run/byte_budget.h"
 
 #include <stdlib.h>
 
@@ -116,7 +116,7 @@ enum tp_code tp_requant_error_observe(void *arg, const struct tp_observed *seen,
     granule = granule ? granule : box->size.n; /* 0: rows cannot be parted */
     part.size = (struct tp_box3){1, tp_min_u64(granule, box->size.n), box->size.k};
     const uint64_t bytes = tp_box_distances_bytes(e->plan, seen, &part, false);
-    if (!tp_room_take(seen->room, bytes))
+    if (!tp_byte_budget_acquire(seen->shared_budget, bytes))
         return TP_OK;
     for (; part.e < box->e + box->size.e; part.e++)
         for (part.n = box->n; part.n < box->n + box->size.n && code == TP_OK; part.n += granule) {
@@ -124,6 +124,6 @@ enum tp_code tp_requant_error_observe(void *arg, const struct tp_observed *seen,
             code = measure(e, seen, &part, &buffers, err);
         }
     tp_box_buffers_free(&buffers);
-    tp_room_give(seen->room, bytes);
+    tp_byte_budget_release(seen->shared_budget, bytes);
     return code;
 }

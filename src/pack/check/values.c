@@ -11,7 +11,7 @@
 #include "kernels/op/kernel.h"
 #include "kernels/op/plane.h"
 #include "pack/run/packed_io.h"
-#include "pack/source/source_check.h"
+#include "pack/source/weight_complete.h"
 #include "pack/run/plain_rows.h"
 
 #include <math.h>
@@ -35,7 +35,7 @@ static enum tp_code read_plain(const struct tp_side *side, const struct tp_view 
     uint64_t count = rows * box->size.k;
     reader->weight = NULL;
     enum tp_code code =
-        tp_buffer_room(&reader->decoded, count * tp_dtype_bits(dtype) / 8, err);
+        tp_buffer_reserve(&reader->decoded, count * tp_dtype_bits(dtype) / 8, err);
     if (code == TP_OK &&
         (code = tp_plain_read(side->ckpt, weight, view->expert, row, rows, box->k, box->size.k,
                               reader->decoded.data, err)) == TP_OK)
@@ -44,13 +44,14 @@ static enum tp_code read_plain(const struct tp_side *side, const struct tp_view 
 }
 
 /* A kernel multiplies by any of the eight scales of a group. */
-static enum tp_code check_eights(const struct tp_side *side, const struct tp_weight *weight,
-                                 const struct tp_args *args, struct tp_err *err)
+static enum tp_code check_scale_luts(const struct tp_side *side, const struct tp_weight *weight,
+                                     const struct tp_args *args, struct tp_err *err)
 {
     enum tp_code code =
-        side->strict ? tp_source_eights_check(&weight->form->op, args->box, args->in, err) : TP_OK;
+        side->strict ? tp_source_scale_luts_check(&weight->form->op, args->box, args->in, err)
+                     : TP_OK;
     if (code)
-        tp_weight_blame(side->ckpt, weight, err);
+        tp_weight_attribute_error(side->ckpt, weight, err);
     return code;
 }
 
@@ -59,14 +60,14 @@ static enum tp_code decode(const struct tp_side *side, const struct tp_weight *w
                            struct tp_err *err)
 {
     struct tp_args args = {.box = cover->size, .dtype = TP_F32, .global = weight->global};
-    enum tp_code code = tp_buffer_room(&reader->decoded,
-                                       cover->size.n * cover->size.k * sizeof(float), err);
-    if (code || (code = tp_buffer_room(&reader->scratch,
-                                       tp_decode_scratch(&weight->form->op, cover->size), err)))
+    enum tp_code code = tp_buffer_reserve(&reader->decoded,
+                                          cover->size.n * cover->size.k * sizeof(float), err);
+    if (code || (code = tp_buffer_reserve(&reader->scratch,
+                                          tp_decode_scratch(&weight->form->op, cover->size), err)))
         return code;
     for (uint32_t i = 0; i < weight->form->op.outs; i++)
         args.in[i] = weight->tensor[i] == TP_NO_TENSOR ? NULL : reader->source[i].data;
-    if ((code = check_eights(side, weight, &args, err)))
+    if ((code = check_scale_luts(side, weight, &args, err)))
         return code;
     args.out[0] = reader->decoded.data;
     args.scratch = reader->scratch.data;
@@ -121,8 +122,8 @@ static struct tp_view view_of_rows(const struct tp_weights *weights, const struc
 {
     struct tp_view view = tp_unit_view_at(unit, box->e, box->n + n, row, rows);
     const struct tp_weight_form *source = weights->items[view.weight].form;
-    uint64_t stretch = tp_op_stretch_rows(&source->op, source->box.n);
-    *rows = tp_min_u64(tp_min_u64(*rows, stretch - *row % stretch), box->size.n - n);
+    uint64_t segment = tp_op_segment_rows(&source->op, source->box.n);
+    *rows = tp_min_u64(tp_min_u64(*rows, segment - *row % segment), box->size.n - n);
     return view;
 }
 
@@ -158,12 +159,12 @@ static uint64_t rows_bytes(const struct tp_weight *weight, const struct tp_box *
 uint64_t tp_read_values_bytes(const struct tp_weights *weights, const struct tp_unit *unit,
                               const struct tp_box *box)
 {
-    uint64_t most = 0;
+    uint64_t max = 0;
     for (uint64_t n = 0, row, rows; n < box->size.n; n += rows) {
         struct tp_view view = view_of_rows(weights, unit, box, n, &row, &rows);
-        most = tp_max_u64(most, rows_bytes(&weights->items[view.weight], box, row, rows));
+        max = tp_max_u64(max, rows_bytes(&weights->items[view.weight], box, row, rows));
     }
-    return most;
+    return max;
 }
 
 /* A block with a NaN or an infinity: pair by pair, those pairs left out. */
@@ -198,7 +199,7 @@ static void add_lanes(const struct tp_block_distance *lanes, struct tp_distance 
     for (int j = 0; j < TP_DISTANCE_LANES; j++) {
         block->error += lanes->error[j];
         block->value += lanes->value[j];
-        block->max_abs = lanes->most[j] > block->max_abs ? lanes->most[j] : block->max_abs;
+        block->max_abs = lanes->max[j] > block->max_abs ? lanes->max[j] : block->max_abs;
         block->differing += lanes->differing[j];
     }
 }

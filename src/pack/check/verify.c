@@ -10,13 +10,13 @@
 #include "base/num.h"
 #include "base/suffix.h"
 #include "pack/run/budget.h"
-#include "pack/source/contents.h"
+#include "pack/source/invariants.h"
 #include "pack/commit/manifest.h"
 #include "pack/os/os.h"
 #include "pack/os/threads.h"
 #include "pack/source/descriptor.h"
 #include "pack/source/file_hash.h"
-#include "pack/source/traces.h"
+#include "pack/source/page_cache.h"
 #include "pack/source/words_check.h"
 
 #include <errno.h>
@@ -33,9 +33,9 @@ struct verify {
     const struct tp_weights *weights;
     const struct tp_verify_options *options;
     struct tp_verify_report *report;
-    struct tp_contents contents;
+    struct tp_invariants invariants;
     struct tp_manifest manifest;
-    struct tp_traces traces;
+    struct tp_page_cache cache;
     bool *matched; /* per manifest file: is a shard of the checkpoint */
     struct tp_err *err;
 };
@@ -113,12 +113,12 @@ static enum tp_code read_leaf(void *arg, void *data, uint64_t size, uint64_t off
     struct verify *v = pass->v;
     enum tp_code code = tp_stopped(v->options->stop, err);
     if (code || (code = tp_checkpoint_read(v->ckpt, pass->number, data, size, offset, err)) ||
-        (code = tp_contents_check(&v->contents, pass->number, data, size, offset, err)))
+        (code = tp_invariants_check(&v->invariants, pass->number, data, size, offset, err)))
         return code;
     tp_hash_blank(data, size, offset, pass->hash_at);
     if (v->options->progress)
         v->options->progress(v->options->progress_arg, size, pass->file->name);
-    tp_traces_count(&v->traces, size);
+    tp_page_cache_count(&v->cache, size);
     return TP_OK;
 }
 
@@ -527,11 +527,11 @@ static enum tp_code check_origins(struct verify *v)
     return code;
 }
 
-static enum tp_code report_contents(struct verify *v)
+static enum tp_code report_invariants(struct verify *v)
 {
     enum tp_code code = TP_OK;
-    for (size_t i = 0; i < v->contents.count && code == TP_OK; i++) {
-        const struct tp_content *c = &v->contents.items[i];
+    for (size_t i = 0; i < v->invariants.count && code == TP_OK; i++) {
+        const struct tp_invariant *c = &v->invariants.items[i];
         const struct tp_op_out *out = &c->weight->form->op.out[c->out];
         const struct tp_tensor *tensor = &v->ckpt->tensors[c->tensor];
         unsigned bits = tp_element_bits(out->element);
@@ -567,12 +567,12 @@ enum tp_code tp_verify(const struct tp_checkpoint *ckpt, struct tp_weights *weig
     struct tp_err meaning = {0};
     *report = (struct tp_verify_report){.shards = ckpt->file_count, .tensors = ckpt->tensor_count};
     enum tp_code unclear = tp_weights_find_any(ckpt, weights, &meaning);
-    enum tp_code code = unclear ? TP_OK : tp_contents_open(ckpt, weights, NULL, false, &v.contents,
-                                                           err);
+    enum tp_code code =
+        unclear ? TP_OK : tp_invariants_open(ckpt, weights, NULL, false, &v.invariants, err);
     if (unclear)
-        v.contents.ckpt = NULL; /* what the tensors mean is not known: hashes only */
+        v.invariants.ckpt = NULL; /* what the tensors mean is not known: hashes only */
     if (code == TP_OK && tp_budget_too_large(tp_checkpoint_bytes(ckpt)))
-        code = tp_traces_open(&v.traces, ckpt, err);
+        code = tp_page_cache_open(&v.cache, ckpt, err);
     if (code == TP_OK)
         code = check_files(&v);
     if (code == TP_OK && unclear && report->problem_count && !tp_err_unread(&meaning))
@@ -582,7 +582,7 @@ enum tp_code tp_verify(const struct tp_checkpoint *ckpt, struct tp_weights *weig
         *err = meaning;
         code = unclear;
     }
-    if (code == TP_OK && !unclear && (code = report_contents(&v)) == TP_OK &&
+    if (code == TP_OK && !unclear && (code = report_invariants(&v)) == TP_OK &&
         (code = check_weights(&v)) == TP_OK)
         code = check_origins(&v);
     for (size_t i = 0; i < TP_ODDS && code == TP_OK; i++)
@@ -591,8 +591,8 @@ enum tp_code tp_verify(const struct tp_checkpoint *ckpt, struct tp_weights *weig
     if (code == TP_OK && !report->by_tilepack)
         code = add_note(report, options->strict, ckpt->path,
                         "was not written by tilepack: there is nothing to prove", err);
-    tp_traces_close(&v.traces);
-    tp_contents_close(&v.contents);
+    tp_page_cache_close(&v.cache);
+    tp_invariants_close(&v.invariants);
     tp_manifest_close(&v.manifest);
     free(v.matched);
     return code;

@@ -11,7 +11,7 @@
 #include "pack/run/budget.h"
 #include "pack/run/run.h"
 #include "pack/source/descriptor.h"
-#include "pack/source/traces.h"
+#include "pack/source/page_cache.h"
 
 #include <string.h>
 
@@ -23,7 +23,7 @@ struct against {
     struct tp_plan plan;
     struct tp_side source;      /* with what the request says of its model */
     struct tp_weights weights;
-    struct tp_traces traces[2]; /* of stored and source */
+    struct tp_page_cache cache[2]; /* of stored and source */
     struct tp_value_observer observer;
     struct tp_devices devices;
 };
@@ -42,7 +42,8 @@ static const struct tp_weight *stored_weight(const struct against *a, const stru
 {
     for (size_t w = 0; w < a->c.stored->weights->count; w++) {
         const struct tp_weight *weight = &a->c.stored->weights->items[w];
-        if (tp_prefix_order(weight->name, weight->form->joint, unit->name, unit->form->joint) == 0)
+        if (tp_prefix_order(weight->name, weight->form->separator, unit->name,
+                            unit->form->separator) == 0)
             return weight;
     }
     return NULL;
@@ -124,25 +125,25 @@ static enum tp_code start_results(struct against *a)
 }
 
 /* Of the files that too much for the page cache was read from, nothing is to stay. */
-static enum tp_code open_traces(struct against *a)
+static enum tp_code open_page_caches(struct against *a)
 {
     const struct tp_checkpoint *stored = a->c.stored->ckpt, *source = a->c.source->ckpt;
     if (!tp_budget_too_large(tp_checkpoint_bytes(stored) + tp_checkpoint_bytes(source)))
         return TP_OK;
-    enum tp_code code = tp_traces_open(&a->traces[0], stored, a->c.err);
-    return code ? code : tp_traces_open(&a->traces[1], source, a->c.err);
+    enum tp_code code = tp_page_cache_open(&a->cache[0], stored, a->c.err);
+    return code ? code : tp_page_cache_open(&a->cache[1], source, a->c.err);
 }
 
 static void progress(void *arg, uint64_t bytes, const char *tensor)
 {
     struct against *a = arg;
     for (int i = 0; i < 2; i++)
-        tp_traces_count(&a->traces[i], bytes);
+        tp_page_cache_count(&a->cache[i], bytes);
     if (a->c.options->progress)
         a->c.options->progress(a->c.options->progress_arg, bytes, tensor);
 }
 
-/* A lane for each worker, who has more to do than the GPU, and slots for boxes of the CPU. */
+/* A slot for each worker, who has more to do than the GPU, and slots for boxes of the CPU. */
 static enum tp_code choose_devices(struct against *a)
 {
     const struct tp_verify_options *options = a->c.options;
@@ -153,7 +154,7 @@ static enum tp_code choose_devices(struct against *a)
                                           a->c.err);
     if (code || !devices->count)
         return code;
-    devices->lanes_per_device = (unsigned)tp_ceil_div(options->jobs, devices->count);
+    devices->slots_per_device = (unsigned)tp_ceil_div(options->jobs, devices->count);
     devices->slot = tp_min_u64(devices->slot, WORKER_BYTES / 4);
     return TP_OK;
 }
@@ -185,7 +186,7 @@ static void close_all(struct against *a)
 {
     tp_value_observer_close(&a->observer);
     for (int i = 0; i < 2; i++)
-        tp_traces_close(&a->traces[i]);
+        tp_page_cache_close(&a->cache[i]);
     tp_compare_sink_close(&a->c.sink);
     tp_plan_close(&a->plan);
 }
@@ -201,7 +202,7 @@ enum tp_code tp_verify_against(const struct tp_side *stored, const struct tp_sid
     tp_budget_compare(stored->ckpt, source->ckpt);
     enum tp_code code = make_plan(&a, &request);
     if (code == TP_OK && (code = tp_verify_outputs(&a.c)) == TP_OK &&
-        (code = start_results(&a)) == TP_OK && (code = open_traces(&a)) == TP_OK &&
+        (code = start_results(&a)) == TP_OK && (code = open_page_caches(&a)) == TP_OK &&
         (code = choose_devices(&a)) == TP_OK &&
         (code = run(&a, &request)) == TP_OK &&
         (code = tp_verify_differences(&a.c)) == TP_OK)

@@ -80,7 +80,7 @@ static int by_prefix(const void *x, const void *y, void *weights)
 {
     const struct tp_weight *items = weights;
     const struct tp_weight *a = &items[*(const uint32_t *)x], *b = &items[*(const uint32_t *)y];
-    return tp_prefix_order(a->name, a->form->joint, b->name, b->form->joint);
+    return tp_prefix_order(a->name, a->form->separator, b->name, b->form->separator);
 }
 
 /* The stored packed weights by name; sorted when the first is looked for. */
@@ -112,8 +112,8 @@ static uint32_t find_stored(const struct stored *stored, const struct tp_unit *u
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         const struct tp_weight *weight = &stored->weights->items[stored->by_prefix[middle]];
-        int order = tp_prefix_order(weight->name, weight->form->joint, unit->name,
-                                    unit->form->joint);
+        int order = tp_prefix_order(weight->name, weight->form->separator, unit->name,
+                                    unit->form->separator);
         if (order == 0)
             return stored->by_prefix[middle];
         if (order < 0)

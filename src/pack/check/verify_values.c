@@ -4,14 +4,14 @@
 #include "base/num.h"
 #include "pack/check/box_distances.h"
 #include "pack/os/os.h"
-#include "pack/run/room.h"
+#include "pack/run/byte_budget.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum {
     ROW_OF = 61,    /* sampled: of so many rows one is looked at, */
-    LEAST_ROWS = 64 /* but of a weight not fewer than these */
+    MIN_ROWS = 64   /* but of a weight not fewer than these */
 };
 
 /* Sums of a unit until all of it was seen. */
@@ -130,7 +130,7 @@ static enum tp_code measure_box(struct tp_value_observer *o, const struct tp_obs
 /* Of how many granules one is looked at. */
 static uint64_t sample_step(const struct tp_unit *unit, uint64_t granule)
 {
-    uint64_t step = unit->form->box.e * unit->form->box.n / tp_max_u64(granule, LEAST_ROWS);
+    uint64_t step = unit->form->box.e * unit->form->box.n / tp_max_u64(granule, MIN_ROWS);
     step = tp_min_u64(tp_max_u64(step, 1), ROW_OF);
     return step - (step % 2 == 0);
 }
@@ -159,14 +159,14 @@ static enum tp_code measure_rows(struct tp_value_observer *o, const struct tp_ob
 {
     struct tp_box_buffers own = {0};
     bool search = o->units[seen->unit].search != TP_SEARCH_NONE;
-    if (!seen->room)
+    if (!seen->shared_budget)
         return measure_part(o, seen, part, index, buffers, err);
     const uint64_t bytes = tp_box_distances_bytes(o->plan, seen, part, search);
-    if (!tp_room_take(seen->room, bytes))
+    if (!tp_byte_budget_acquire(seen->shared_budget, bytes))
         return TP_OK;
     enum tp_code code = measure_part(o, seen, part, index, &own, err);
     tp_box_buffers_free(&own);
-    tp_room_give(seen->room, bytes);
+    tp_byte_budget_release(seen->shared_budget, bytes);
     return code;
 }
 

@@ -92,17 +92,17 @@ static enum tp_found compare_requests(struct again *again, const json_t *theirs)
 /* The plan's hash says no more than that something is different. */
 static enum tp_code look_at_request(struct again *again, int fd, const char *path)
 {
-    enum { MOST = 64 << 20 };
+    enum { MAX_BYTES = 64 << 20 };
     struct tp_err *err = again->c->err;
-    const uint64_t size = again->manifest.request_size, mark = tp_json_mark();
-    char *text = size && size <= MOST ? tp_os_alloc((size_t)size, err) : NULL;
+    const uint64_t size = again->manifest.request_size, before = tp_json_failures();
+    char *text = size && size <= MAX_BYTES ? tp_os_alloc((size_t)size, err) : NULL;
     json_t *theirs = NULL;
     if (text && tp_os_read(fd, text, size, again->manifest.request_at, path, err) == TP_OK)
         theirs = tp_json_load(text, (size_t)size, &(json_error_t){0});
     enum tp_found what = theirs ? compare_requests(again, theirs) : TP_FOUND_OPTIONS;
     json_decref(theirs);
     free(text);
-    enum tp_code code = tp_json_check(mark, err->code, err);
+    enum tp_code code = tp_json_check(before, err->code, err);
     return code ? code : found(again, what);
 }
 
@@ -240,7 +240,7 @@ static size_t made_files(const struct again *again)
 {
     const struct tp_plan *plan = again->c->plan;
     char index[64];
-    snprintf(index, sizeof index, "%s" TP_INDEX_END, plan->ckpt->stem);
+    snprintf(index, sizeof index, "%s" TP_INDEX_END, plan->ckpt->base);
     return plan->file_count + (plan->unit_count > 0) +
            (tp_manifest_find(&again->manifest, index) != NULL) +
            (tp_manifest_find(&again->manifest, "config.json") != NULL);

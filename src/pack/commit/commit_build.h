@@ -13,7 +13,7 @@
 
 #include <sys/stat.h>
 
-struct tp_contents;
+struct tp_invariants;
 struct tp_sink;
 
 /* One commit on its way. Closed by tp_commit_close(). */
@@ -101,14 +101,14 @@ enum tp_code tp_commit_fail_found(const struct tp_commit *c, const struct tp_loo
 /* commit_old.c */
 #define TP_REPLACES_NAME ".tilepack-replaces" /* in an output: it has replaced something */
 /* The finished directory takes the place of the output that is there, which comes to be OUT.old, or
- * OUT.partial until tp_commit_settle(). */
+ * OUT.partial until tp_commit_finalize(). */
 enum tp_code tp_commit_replace(struct tp_commit *c);
 /* OUTPUT, open as `dir`, has its name: makes that durable, ends what was replaced, and then removes
  * the journal. What is kept of what was replaced is in c->result. */
-enum tp_code tp_commit_settle(struct tp_commit *c, int dir);
+enum tp_code tp_commit_finalize(struct tp_commit *c, int dir);
 /* The same for an output that an interrupted run has left so; else nothing. TP_E_LOCKED: that run
  * is another process, and at work. */
-enum tp_code tp_commit_settle_former(struct tp_commit *c);
+enum tp_code tp_commit_finalize_former(struct tp_commit *c);
 /* TP_E_EXISTS: OUT.old is there. */
 enum tp_code tp_commit_fail_old(const struct tp_commit *c);
 /* Of a single file that is there and is none of this program's: TP_E_EXISTS where OUT.old is there
@@ -126,9 +126,9 @@ bool tp_commit_is_index(const char *name); /* "model.safetensors.index.json" and
 
 /* commit_copies.c */
 /* What tp_commit_run() knows of packed weights that are copied, into *contents, which becomes
- * run->contents: before tp_budget_run(), which counts its memory. Looks at their layout words:
- * TP_E_INPUT where they cannot be. tp_contents_close() is legal also where it fails. */
-enum tp_code tp_commit_open_copies(const struct tp_commit *c, struct tp_contents *contents,
+ * run->invariants: before tp_budget_run(), which counts its memory. Looks at their layout words:
+ * TP_E_INPUT where they cannot be. tp_invariants_close() is legal also where it fails. */
+enum tp_code tp_commit_open_copies(const struct tp_commit *c, struct tp_invariants *invariants,
                                    struct tp_run_options *run);
 /* tp_run() of c->plan; packed weights that are copied are looked at on the way: TP_E_INPUT where
  * padding or scales cannot be. */
@@ -140,7 +140,7 @@ void tp_commit_close(struct tp_commit *c); /* releases the journal's lock */
 /* Removes a file or a link of the open directory `dir`, called `path`; one that is gone is fine. */
 enum tp_code tp_commit_remove_file(int dir, const char *path, const char *name,
                                    struct tp_err *err);
-enum tp_code tp_commit_room(struct tp_commit *c);
+enum tp_code tp_commit_reserve_files(struct tp_commit *c);
 enum tp_code tp_commit_record_shard(struct tp_commit *c, uint32_t f);
 enum tp_code tp_commit_write_small(struct tp_commit *c, const char *name, const char *data,
                                    size_t size, bool listed);

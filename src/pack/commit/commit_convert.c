@@ -10,7 +10,7 @@
 #include "pack/run/budget.h"
 #include "pack/run/run.h"
 #include "pack/sink/compress.h"
-#include "pack/source/contents.h"
+#include "pack/source/invariants.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -114,13 +114,13 @@ static enum tp_code lock_file(struct tp_commit *c, struct tp_run_options *run,
 static enum tp_code run_file(struct tp_commit *c, struct tp_convert_result *result)
 {
     struct tp_run_options run = c->options->run;
-    struct tp_contents copies;
+    struct tp_invariants copies;
     struct tp_budget budget;
     run.zstd = c->options->zstd;
     enum tp_code code = tp_commit_open_copies(c, &copies, &run);
     if (code == TP_OK && (code = tp_budget_run(c->plan, &run, &budget, c->err)) == TP_OK)
         code = lock_file(c, &run, &budget, result);
-    tp_contents_close(&copies);
+    tp_invariants_close(&copies);
     return code;
 }
 

@@ -5,7 +5,7 @@
 
 #include "pack/os/os.h"
 #include "pack/run/run.h"
-#include "pack/source/contents.h"
+#include "pack/source/invariants.h"
 #include "pack/source/words_check.h"
 
 #include <stdlib.h>
@@ -28,12 +28,12 @@ static enum tp_code check_words(const struct tp_checkpoint *ckpt, const struct t
     return code;
 }
 
-enum tp_code tp_commit_open_copies(const struct tp_commit *c, struct tp_contents *contents,
+enum tp_code tp_commit_open_copies(const struct tp_commit *c, struct tp_invariants *invariants,
                                    struct tp_run_options *run)
 {
     const struct tp_plan *plan = c->plan;
     enum tp_code code = TP_OK;
-    *contents = (struct tp_contents){0};
+    *invariants = (struct tp_invariants){0};
     if (!plan->kept_unit_count)
         return TP_OK;
     bool *copied = tp_os_zalloc(plan->weights->count, sizeof *copied, c->err);
@@ -48,9 +48,9 @@ enum tp_code tp_commit_open_copies(const struct tp_commit *c, struct tp_contents
         code = check_words(plan->ckpt, &plan->weights->items[w], c->err);
     }
     if (code == TP_OK)
-        code = tp_contents_open(plan->ckpt, plan->weights, copied, !run->keep_nonfinite,
-                                contents, c->err);
-    run->contents = contents->count ? contents : NULL;
+        code = tp_invariants_open(plan->ckpt, plan->weights, copied, !run->keep_nonfinite,
+                                  invariants, c->err);
+    run->invariants = invariants->count ? invariants : NULL;
     free(copied);
     return code;
 }
@@ -59,7 +59,7 @@ enum tp_code tp_commit_run(const struct tp_commit *c, struct tp_sink *sink,
                            struct tp_run_options *run)
 {
     enum tp_code code = tp_run(c->plan, sink, run, c->err);
-    if (code == TP_OK && run->contents) /* however it was read */
-        code = tp_contents_end(run->contents, c->err);
+    if (code == TP_OK && run->invariants) /* however it was read */
+        code = tp_invariants_end(run->invariants, c->err);
     return code;
 }

@@ -13,8 +13,8 @@
 #include "pack/run/budget.h"
 #include "pack/run/run.h"
 #include "pack/sink/compress.h"
-#include "pack/source/contents.h"
 #include "pack/source/index.h"
+#include "pack/source/invariants.h"
 #include "pack/text/name_set.h"
 
 #include <errno.h>
@@ -325,7 +325,7 @@ static enum tp_code publish(struct tp_commit *c)
             *c->err = seen;
         code = c->err->code;
     }
-    return code ? code : tp_commit_settle(c, c->dir);
+    return code ? code : tp_commit_finalize(c, c->dir);
 }
 
 /* Tells the observer, if there is one, that `count` shards (`of` so many) are there already. */
@@ -340,7 +340,7 @@ static enum tp_code run_shards(struct tp_commit *c, const bool *skip)
 {
     struct tp_file_sink sink = {0};
     struct tp_run_options run = c->options->run;
-    struct tp_contents copies;
+    struct tp_invariants copies;
     struct tp_budget budget = {0};
     struct tp_read_sums sums;
     run.zstd = c->options->zstd;
@@ -363,7 +363,7 @@ static enum tp_code run_shards(struct tp_commit *c, const bool *skip)
     sink.threads = budget.encoders;
     if (code == TP_OK)
         code = tp_commit_run(c, &sink.sink, &run);
-    tp_contents_close(&copies);
+    tp_invariants_close(&copies);
     tp_file_sink_close(&sink);
     tp_read_sums_close(&sums);
     return code;
@@ -371,7 +371,7 @@ static enum tp_code run_shards(struct tp_commit *c, const bool *skip)
 
 static enum tp_code finish(struct tp_commit *c)
 {
-    enum tp_code code = tp_commit_room(c);
+    enum tp_code code = tp_commit_reserve_files(c);
     for (size_t f = 0; f < c->plan->file_count && code == TP_OK; f++)
         if (!c->others || !c->others[f])
             code = tp_commit_record_shard(c, (uint32_t)f);

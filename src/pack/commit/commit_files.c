@@ -20,7 +20,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum tp_code tp_commit_room(struct tp_commit *c)
+enum tp_code tp_commit_reserve_files(struct tp_commit *c)
 {
     size_t count = c->plan->file_count + c->plan->ckpt->other_count + 4;
     if (count > TP_MANIFEST_FILES)
@@ -309,7 +309,7 @@ static enum tp_code write_index(struct tp_commit *c)
     struct tp_text text = {0};
     char name[64];
     enum tp_code code = tp_index_text(c->plan, &text, c->err);
-    snprintf(name, sizeof name, "%s" TP_INDEX_END, c->plan->ckpt->stem);
+    snprintf(name, sizeof name, "%s" TP_INDEX_END, c->plan->ckpt->base);
     if (code == TP_OK)
         code = tp_commit_write_small(c, name, text.data, text.size, true);
     tp_text_free(&text);
@@ -319,8 +319,8 @@ static enum tp_code write_index(struct tp_commit *c)
 static enum tp_code write_config(struct tp_commit *c)
 {
     struct tp_text text = {0};
-    uint64_t mark = tp_json_mark();
-    enum tp_code code = tp_json_check(mark, tp_config_text(c->plan, &text, c->err), c->err);
+    uint64_t before = tp_json_failures();
+    enum tp_code code = tp_json_check(before, tp_config_text(c->plan, &text, c->err), c->err);
     if (code == TP_OK && text.data)
         code = tp_commit_write_small(c, "config.json", text.data, text.size, true);
     tp_text_free(&text);

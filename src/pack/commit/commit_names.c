@@ -43,13 +43,13 @@ bool tp_commit_is_shard(const char *name)
 {
     char again[80];
     unsigned number, count;
-    const char *stem = tp_stem_of(name);
+    const char *base = tp_stem_of(name);
     const char *end = tp_ends_with(name, TP_ZST_SUFFIX) ? TP_ZST_SUFFIX : "";
     const char *dash = strchr(name, '-');
     if (!dash || sscanf(dash, "-%u-of-%u", &number, &count) != 2)
-        snprintf(again, sizeof again, "%s.safetensors%s", stem, end);
+        snprintf(again, sizeof again, "%s.safetensors%s", base, end);
     else if (number && number <= count)
-        snprintf(again, sizeof again, "%s-%05u-of-%05u.safetensors%s", stem, number, count, end);
+        snprintf(again, sizeof again, "%s-%05u-of-%05u.safetensors%s", base, number, count, end);
     else
         return false;
     return strcmp(again, name) == 0;
@@ -57,6 +57,6 @@ bool tp_commit_is_shard(const char *name)
 
 bool tp_commit_is_index(const char *name)
 {
-    const char *stem = tp_stem_of(name);
-    return tp_begins_with(name, stem) && strcmp(name + strlen(stem), TP_INDEX_END) == 0;
+    const char *base = tp_stem_of(name);
+    return tp_begins_with(name, base) && strcmp(name + strlen(base), TP_INDEX_END) == 0;
 }

@@ -73,17 +73,17 @@ static enum tp_code judge(const struct tp_commit *c, int dir, const struct tp_os
     struct tp_manifest manifest = {0};
     struct tp_err seen = {0};
     char *say = c->result->old_why;
-    const size_t room = sizeof c->result->old_why;
+    const size_t capacity = sizeof c->result->old_why;
     const char *why;
     if (!list->count) /* the rest of a removal */
         return TP_OK;
     tp_manifest_read(c->old, &manifest, &seen);
     tp_err_take_unread(c->err, &seen);
     if (!manifest.intact)
-        snprintf(say, room, "it has no manifest, as tilepack writes one");
+        snprintf(say, capacity, "it has no manifest, as tilepack writes one");
     for (size_t i = 0; i < list->count && !*say && !c->err->code; i++)
         if (judge_file(dir, &manifest, list->names[i], &why, c->err) == TP_OK && why)
-            snprintf(say, room, "'%.150s' in it is %s", list->names[i], why);
+            snprintf(say, capacity, "'%.150s' in it is %s", list->names[i], why);
     tp_manifest_close(&manifest);
     return c->err->code;
 }
@@ -176,7 +176,7 @@ enum tp_code tp_commit_replace(struct tp_commit *c)
     return tp_os_fail(c->err, sys, c->output, "cannot exchange the old output for the new");
 }
 
-/* Whether a file is there that only an output has which is being written, or is not settled. */
+/* Whether a file is there that only an output has which is being written, or is not finalized. */
 static bool has(const struct tp_commit *c, const char *name)
 {
     struct stat st;
@@ -187,7 +187,7 @@ static bool has(const struct tp_commit *c, const char *name)
 }
 
 /* What was replaced: it has the name of the unfinished output, or OUT.old, or is gone. */
-static enum tp_code settle_old(struct tp_commit *c)
+static enum tp_code finalize_old(struct tp_commit *c)
 {
     struct stat st;
     bool taken = false;
@@ -206,11 +206,11 @@ static enum tp_code settle_old(struct tp_commit *c)
     return tp_os_link_there(c->old, &st, c->err) ? dispose(c) : c->err->code;
 }
 
-enum tp_code tp_commit_settle(struct tp_commit *c, int dir)
+enum tp_code tp_commit_finalize(struct tp_commit *c, int dir)
 {
     enum tp_code code = c->err->code;
     if (code == TP_OK && has(c, TP_REPLACES_NAME))
-        code = settle_old(c);
+        code = finalize_old(c);
     else if (code == TP_OK && (code = c->err->code) == TP_OK)
         code = tp_os_fsync_dir(c->parent, c->err);
     if (code == TP_OK &&
@@ -239,7 +239,7 @@ static enum tp_code check_at_rest(const struct tp_commit *c)
     return code ? code : c->err->code;
 }
 
-enum tp_code tp_commit_settle_former(struct tp_commit *c)
+enum tp_code tp_commit_finalize_former(struct tp_commit *c)
 {
     struct tp_manifest manifest;
     struct tp_err seen = {0};
@@ -256,7 +256,7 @@ enum tp_code tp_commit_settle_former(struct tp_commit *c)
         return c->err->code;
     code = tp_below_open(AT_FDCWD, c->output, O_RDONLY | O_DIRECTORY, c->output, &dir, c->err);
     if (code == TP_OK)
-        code = tp_commit_settle(c, dir);
+        code = tp_commit_finalize(c, dir);
     tp_os_close(&dir);
     return code;
 }

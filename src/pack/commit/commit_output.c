@@ -181,7 +181,7 @@ enum tp_code tp_commit_check_output(struct tp_commit *c, struct tp_convert_resul
     bool directory = S_ISDIR(st.st_mode);
     if (directory == c->plan->single_file || (!directory && !S_ISREG(st.st_mode)))
         return fail_kind(c, &st);
-    if (directory && (code = tp_commit_settle_former(c)))
+    if (directory && (code = tp_commit_finalize_former(c)))
         return code;
     if (directory && tp_commit_is_empty(c->output, c->err))
         return tp_commit_check_name(c->output, c->err);
@@ -216,15 +216,15 @@ static uint64_t shard_bytes(const struct tp_commit *c, const bool *skip)
 enum tp_code tp_commit_check_space(const struct tp_commit *c, const char *directory,
                                    const bool *skip, bool copies)
 {
-    uint64_t room, need = shard_bytes(c, skip) + (copies ? tp_commit_copied_bytes(c) : 0);
+    uint64_t available, need = shard_bytes(c, skip) + (copies ? tp_commit_copied_bytes(c) : 0);
     if (c->err->code)
         return c->err->code;
-    if (tp_os.free_bytes(directory, &room) || room >= need)
+    if (tp_os.free_bytes(directory, &available) || available >= need)
         return TP_OK;
     return tp_refuse_at(c->err, TP_E_IO, directory,
                         "make room, or choose an output on another file system with -o",
                         "the output takes %s%llu MB, but only %llu MB are free there",
                         c->options->zstd ? "at least " : "",
                         (unsigned long long)(need / 1000000 + (need % 1000000 != 0)),
-                        (unsigned long long)(room / 1000000));
+                        (unsigned long long)(available / 1000000));
 }

@@ -22,7 +22,7 @@
 #define SOURCE "# source "
 /* Bytes of one: a line for each of the most files, each of the longest name, with some sums, and
  * the command. */
-#define MOST (UINT64_C(512) << 20)
+#define MAX_BYTES (UINT64_C(512) << 20)
 static const char *const magics[2] = {"tilepack-journal 1 ", "tilepack-journal z "};
 
 /* Whether the shard on disk is what the journal says; anything else is redone. A lack of memory
@@ -76,9 +76,9 @@ static enum tp_code sums_text(const struct tp_read_list *read, struct tp_text *t
 static bool parse_list(const char *text, size_t size, struct tp_read_list *list,
                        struct tp_err *err)
 {
-    const size_t digits = 2 * TP_SUM_BYTES, most = 10; /* of a number */
+    const size_t digits = 2 * TP_SUM_BYTES, max = 10; /* of a number */
     const char *end = text + size;
-    size_t room = 0;
+    size_t capacity = 0;
     if (size < strlen(READ) || memcmp(text, READ, strlen(READ)) != 0)
         return false;
     for (text += strlen(READ); text < end; text += digits) {
@@ -87,13 +87,13 @@ static bool parse_list(const char *text, size_t size, struct tp_read_list *list,
         const char *begin = text + 1;
         if (*text++ != ' ')
             return false;
-        for (; text < end && *text >= '0' && *text <= '9' && text - begin < (long)most; text++)
+        for (; text < end && *text >= '0' && *text <= '9' && text - begin < (long)max; text++)
             source = source * 10 + (uint64_t)(*text - '0');
         if (text == begin || source > UINT32_MAX || (size_t)(end - text) < 1 + digits ||
             *text++ != ':' || !tp_hash_parse(text, digits, bytes))
             return false;
         void *items = list->items;
-        if (tp_os_grow(&items, &room, list->count + 1, sizeof *list->items, err))
+        if (tp_os_grow(&items, &capacity, list->count + 1, sizeof *list->items, err))
             return false;
         list->items = items;
         list->items[list->count++] =
@@ -197,7 +197,7 @@ enum tp_code tp_journal_text(const struct tp_journal *journal, char **text, size
     *text = NULL;
     if (tp_os.fstat(journal->fd, &st) != 0)
         return tp_os_fail(err, errno, journal->path, "cannot read the file's size");
-    return tp_os_slurp_fd(journal->fd, &st, journal->path, MOST, text, size, err);
+    return tp_os_slurp_fd(journal->fd, &st, journal->path, MAX_BYTES, text, size, err);
 }
 
 static enum tp_code resume(struct tp_journal *journal, int dir,

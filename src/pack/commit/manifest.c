@@ -115,7 +115,7 @@ enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_reques
 {
     struct tp_text kept = {0}, units = {0};
     char *descriptors = NULL;
-    uint64_t mark = tp_json_mark();
+    uint64_t before = tp_json_failures();
     enum tp_code code = kept_text(plan, &kept, err);
     if (code == TP_OK &&
         (code = tp_descriptors_text(plan, UINT32_MAX, &descriptors, &units, err)) == TP_OK &&
@@ -128,7 +128,7 @@ enum tp_code tp_manifest_text(const struct tp_plan *plan, const struct tp_reques
     free(descriptors);
     tp_text_free(&kept);
     tp_text_free(&units);
-    return tp_json_check(mark, code, err);
+    return tp_json_check(before, code, err);
 }
 
 /* Files of a directory that get their SHA-256. */

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 /* More than any has that tp_manifest_text() makes of as many tensors as an index may have. */
-#define MOST (UINT64_C(2) << 30)
+#define MAX_BYTES (UINT64_C(2) << 30)
 
 #define SOURCE_ID "user.tilepack.source"
 
@@ -34,7 +34,7 @@ static enum tp_code read_signed(int dir, const char *path, char **text, size_t *
     if (code == TP_OK) {
         *mode = st.st_mode;
         tp_manifest_noted_source(fd, id);
-        code = tp_os_slurp_fd(fd, &st, path, MOST, text, size, err);
+        code = tp_os_slurp_fd(fd, &st, path, MAX_BYTES, text, size, err);
     }
     tp_os_close(&fd);
     if (code == TP_OK && !tp_own_hash_right(*text, *size))

@@ -15,12 +15,12 @@
 #include <sys/stat.h>
 
 /* More than any has that tp_manifest_text() makes of as many tensors as an index may have. */
-#define MOST (UINT64_C(2) << 30)
+#define MAX_BYTES (UINT64_C(2) << 30)
 
 struct reader {
     struct tp_json json;
     struct tp_manifest *manifest;
-    size_t file_room, source_room; /* of the lists */
+    size_t file_capacity, source_capacity; /* of the lists */
     bool version, files, sources;
 };
 
@@ -110,7 +110,7 @@ static enum tp_code take_file(struct reader *r, const struct entry *entry)
         return tp_fail(r->json.err, TP_E_UNSUPPORTED, "more than %u files",
                        (unsigned)TP_MANIFEST_FILES);
     void *files = manifest->files;
-    enum tp_code code = tp_os_grow(&files, &r->file_room, manifest->file_count + 1,
+    enum tp_code code = tp_os_grow(&files, &r->file_capacity, manifest->file_count + 1,
                                    sizeof *manifest->files, r->json.err);
     manifest->files = files;
     if (code == TP_OK && !(file.name = tp_os_copy(r->json.err, entry->text[NAME])))
@@ -134,7 +134,7 @@ static enum tp_code take_source(struct reader *r, const struct entry *entry)
     if ((source.has_data = is_hash(entry->text[DATA], data)))
         source.data = tp_sum_of_bytes(data);
     void *sources = manifest->sources;
-    enum tp_code code = tp_os_grow(&sources, &r->source_room, manifest->source_count + 1,
+    enum tp_code code = tp_os_grow(&sources, &r->source_capacity, manifest->source_count + 1,
                                    sizeof *manifest->sources, r->json.err);
     manifest->sources = sources;
     if (code == TP_OK && !(source.name = tp_os_copy(r->json.err, entry->text[NAME])))
@@ -148,7 +148,7 @@ static enum tp_code read_list(struct reader *r,
                               enum tp_code (*take)(struct reader *r, const struct entry *entry))
 {
     struct tp_json *json = &r->json;
-    uint64_t count = 0, mark = json->used;
+    uint64_t count = 0, before = json->used;
     bool more, member;
     enum tp_code code = tp_json_expect(json, '[');
     while (!code && !(code = tp_json_next(json, ']', &count, &more)) && more) {
@@ -163,7 +163,7 @@ static enum tp_code read_list(struct reader *r,
         while (!code && !(code = tp_json_next(json, '}', &members, &member)) && member)
             code = read_member(json, &entry);
         code = code ? code : take(r, &entry);
-        json->used = mark;
+        json->used = before;
     }
     return code;
 }
@@ -249,7 +249,7 @@ enum tp_code tp_manifest_read(const char *directory, struct tp_manifest *manifes
     char *arena = NULL;
     size_t size;
     *manifest = (struct tp_manifest){0};
-    enum tp_code code = path ? tp_os_slurp(path, MOST, &text, &size, err) : TP_E_MEMORY;
+    enum tp_code code = path ? tp_os_slurp(path, MAX_BYTES, &text, &size, err) : TP_E_MEMORY;
     if (code == TP_OK && !(arena = tp_os_alloc(size + 8, err)))
         code = TP_E_MEMORY;
     if (code == TP_OK) {

@@ -46,11 +46,11 @@ static const char *differ(const struct tp_done_part *a, const struct tp_done_par
 }
 
 /* Keeps the part and compares it with the first one. */
-static enum tp_code add_part(const char *path, struct tp_share share, size_t *room,
+static enum tp_code add_part(const char *path, struct tp_share share, size_t *capacity,
                              struct tp_parts *parts, struct tp_err *err)
 {
     void *items = parts->items;
-    enum tp_code code = tp_os_grow(&items, room, parts->count + 1, sizeof *parts->items, err);
+    enum tp_code code = tp_os_grow(&items, capacity, parts->count + 1, sizeof *parts->items, err);
     parts->items = items;
     if (code || (code = tp_part_read(path, &parts->items[parts->count], err)))
         return code;
@@ -70,7 +70,7 @@ enum tp_code tp_parts_read(const char *output, struct tp_parts *parts, struct tp
 {
     struct tp_os_list list = {0};
     struct tp_share share;
-    size_t room = 0;
+    size_t capacity = 0;
     *parts = (struct tp_parts){0};
     char *all = tp_part_path(output, (struct tp_share){0}, err);
     char *parent = tp_os_parent(output, err);
@@ -87,7 +87,7 @@ enum tp_code tp_parts_read(const char *output, struct tp_parts *parts, struct tp
             code = TP_E_MEMORY;
         else if (strcmp(name, path + (begin - all)) == 0 && /* to the letter, and not unfinished */
                  !tp_part_is_empty(path))
-            code = add_part(path, share, &room, parts, err);
+            code = add_part(path, share, &capacity, parts, err);
         free(path);
     }
     if (code == TP_OK && !parts->count)

@@ -19,7 +19,7 @@
 #define VERSION 2 /* 1 was a note in the unfinished output, until 0.2.0 */
 /* The request in it has all that a recipe leaves out: of one of TP_RECIPE_MAX_BYTES it is many
  * times as long. */
-#define MOST (UINT64_C(256) << 20)
+#define MAX_BYTES (UINT64_C(256) << 20)
 
 char *tp_part_path(const char *output, struct tp_share share, struct tp_err *err)
 {
@@ -36,7 +36,7 @@ enum tp_code tp_part_write(struct tp_commit *c)
     char plan[TP_HASH_TEXT], id[TP_HASH_TEXT], *journal = NULL, *text = NULL;
     uint8_t source_id[TP_HASH_BYTES];
     size_t size;
-    uint64_t mark = tp_json_mark();
+    uint64_t before = tp_json_failures();
     char *source = tp_os.realpath(c->plan->ckpt->path, NULL);
     enum tp_code code = source ? tp_commit_source_id(c, source_id)
                                : tp_os_fail(c->err, errno, c->plan->ckpt->path,
@@ -54,7 +54,7 @@ enum tp_code tp_part_write(struct tp_commit *c)
         if (!text)
             code = tp_fail(c->err, TP_E_MEMORY, "out of memory for what the part says of itself");
     }
-    if ((code = tp_json_check(mark, code, c->err)) == TP_OK && text)
+    if ((code = tp_json_check(before, code, c->err)) == TP_OK && text)
         code = tp_commit_write_small(c, TP_PART_FILE, text, strlen(text), false);
     free(text);
     free(journal);
@@ -92,11 +92,11 @@ enum tp_code tp_part_read(const char *path, struct tp_done_part *part, struct tp
     size_t size;
     int dir = -1;
     json_error_t where;
-    uint64_t mark = tp_json_mark();
+    uint64_t before = tp_json_failures();
     *part = (struct tp_done_part){.path = tp_os_format(err, "%s", path)};
     enum tp_code code = file && part->path ? tp_below_open_dir(path, &dir, err) : TP_E_MEMORY;
     if (code == TP_OK)
-        code = tp_below_slurp(dir, TP_PART_FILE, file, MOST, &text, &size, err);
+        code = tp_below_slurp(dir, TP_PART_FILE, file, MAX_BYTES, &text, &size, err);
     if (code == TP_OK) {
         json_t *json = tp_json_load(text, size, &where);
         code = json ? read_part(json, part, err)
@@ -104,7 +104,7 @@ enum tp_code tp_part_read(const char *path, struct tp_done_part *part, struct tp
         json_decref(json);
         tp_err_path(code ? err : NULL, file);
     }
-    code = tp_json_check(mark, code, err);
+    code = tp_json_check(before, code, err);
     if (code == TP_E_IO && err->sys == ENOENT) {
         *err = (struct tp_err){0};
         tp_err_path(err, path);

@@ -15,8 +15,8 @@
 char *tp_partial_name(const char *output, bool file, struct tp_err *err);
 
 /* A name beside `output`: BEFORE, its name, END, cut in the same way where there would be no room
- * for `spare` bytes more. Fresh memory, or NULL. */
-char *tp_beside_name(const char *output, const char *before, const char *end, size_t spare,
+ * for `reserved` bytes more. Fresh memory, or NULL. */
+char *tp_beside_name(const char *output, const char *before, const char *end, size_t reserved,
                      struct tp_err *err);
 
 #endif

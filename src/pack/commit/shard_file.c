@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_HEADER (UINT64_C(1) << 20)
+#define MAX_HEADER (UINT64_C(1) << 20)
 
 enum tp_code tp_shard_open(struct tp_shard_file *shard, int fd, uint64_t size, bool archive,
                            const char *path, struct tp_err *err)
@@ -36,13 +36,13 @@ static enum tp_code read_plain(const struct tp_shard_file *shard, void *data, ui
 
 enum tp_code tp_shard_find_digits(struct tp_shard_file *shard, struct tp_err *err)
 {
-    static const char mark[] = "\"" TP_META_HASH "\":\"";
-    size_t size = (size_t)tp_min_u64(shard->size, MOST_HEADER);
+    static const char marker[] = "\"" TP_META_HASH "\":\"";
+    size_t size = (size_t)tp_min_u64(shard->size, MAX_HEADER);
     char *text = tp_os_alloc(size + 1, err);
     enum tp_code code = text ? read_plain(shard, text, size, 0, err) : TP_E_MEMORY;
-    const char *found = code ? NULL : memmem(text, size, mark, strlen(mark));
+    const char *found = code ? NULL : memmem(text, size, marker, strlen(marker));
     if (found)
-        shard->hash_at = (uint64_t)(found - text) + strlen(mark);
+        shard->hash_at = (uint64_t)(found - text) + strlen(marker);
     free(text);
     return code;
 }

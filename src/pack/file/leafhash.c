@@ -1,14 +1,14 @@
 /* Checksums of files whose bytes arrive in any order: the bookkeeping of leaves.
  *
- * A leaf's state counts bytes twice: `reserved` before a piece is looked at and
+ * A leaf's state counts bytes twice: `reserved` before a chunk is looked at and
  * `done` after. Invariant: reserved never exceeds the leaf's size, so whoever
  * brings `done` to that size is the last to touch the leaf, and the only one to
  * queue it; afterwards it belongs to the one thread that takes it from the queue.
  *
  * Counts alone cannot tell a byte reported twice beside one never reported. So
- * each piece [a,b) also adds mix(b) - mix(a) to the leaf's `cover`. In an exact
+ * each chunk [a,b) also adds mix(b) - mix(a) to the leaf's `cover`. In an exact
  * cover every inner border is once an end and once a beginning, and the sum is
- * mix(size) - mix(0); pieces that overlap or leave a gap miss it but for a chance
+ * mix(size) - mix(0); chunks that overlap or leave a gap miss it but for a chance
  * of 2^-64. Until the leaf is hashed that sum lives where its hash will be.
  */
 #include "pack/file/leafhash.h"
@@ -237,8 +237,8 @@ static enum tp_code hash_leaf(struct tp_leafhash *h, size_t i, uint8_t *buffer,
     return TP_OK;
 }
 
-enum tp_code tp_leafhash_settle(struct tp_leafhash *h, tp_leafhash_read read, void *arg,
-                                struct tp_err *err)
+enum tp_code tp_leafhash_finalize(struct tp_leafhash *h, tp_leafhash_read read, void *arg,
+                                  struct tp_err *err)
 {
     if (!tp_leafhash_pending(h))
         return TP_OK;

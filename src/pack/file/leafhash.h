@@ -11,8 +11,8 @@
  *   4. As text a hash is its 16 bytes as 32 lower-case hexadecimal digits.
  *
  * A leaf that one call reports whole is hashed from memory at once. A leaf that
- * comes in pieces is noted when its last piece comes, and hashed by a later
- * tp_leafhash_settle(), which reads it back. Every byte must be reported exactly
+ * comes in chunks is noted when its last chunk comes, and hashed by a later
+ * tp_leafhash_finalize(), which reads it back. Every byte must be reported exactly
  * once: a file with a hole, or with two boxes on the same bytes, has no hash.
  */
 #ifndef TP_PACK_LEAFHASH_H
@@ -50,20 +50,20 @@ void tp_leafhash_close(struct tp_leafhash *h); /* legal on {0} and twice */
 
 /* Reports that `size` bytes at `offset` are in the file. `data` holds them, or is
  * NULL if they are not in memory (a copy made by the kernel): then all their
- * leaves are left for settle. Must be called after the bytes were written, as
- * settle may read them at once. TP_E_IO if a byte is outside the file or is
- * reported twice; what slips through here fails in final(). */
+ * leaves are left for finalize. Must be called after the bytes were written, as finalize may read
+ * them at once. TP_E_IO if a byte is outside the file or is reported twice; what slips through here
+ * fails in final(). */
 enum tp_code tp_leafhash_written(struct tp_leafhash *h, uint64_t offset, const void *data,
                                  uint64_t size, struct tp_err *err);
 
-/* Pieces of one leaf that are put together in memory instead (assemble.h), reported
- * many at once: add() notes the piece [from, from + size) of the leaf, share() reports
- * what was noted. *complete is true for the one that brings the last piece: it owns
+/* Chunks of one leaf that are put together in memory instead (assemble.h), reported
+ * many at once: add() notes the chunk [from, from + size) of the leaf, share() reports
+ * what was noted. *complete is true for the one that brings the last chunk: it owns
  * the leaf now and owes set(). TP_E_IO as for written(). */
 struct tp_leaf_share {
     size_t leaf;
     uint64_t size, cover; /* 0 at first */
-    uint64_t last;        /* where the last piece began */
+    uint64_t last;        /* where the last chunk began */
 };
 
 /* A bijection without structure (the finalizer of splitmix64). */
@@ -88,16 +88,16 @@ enum tp_code tp_leafhash_share(struct tp_leafhash *h, const struct tp_leaf_share
 void tp_leafhash_set(struct tp_leafhash *h, size_t i, const void *data);
 uint64_t tp_leafhash_leaf_size(const struct tp_leafhash *h, size_t i);
 
-/* True if there are leaves for settle to hash (a hint: others may take them). */
+/* True if there are leaves for finalize to hash (a hint: others may take them). */
 bool tp_leafhash_pending(struct tp_leafhash *h);
 
 /* Hashes the leaves that are complete but not hashed, one after the other, until
  * none is left; several threads share the work. Takes 1 MiB while it runs. */
-enum tp_code tp_leafhash_settle(struct tp_leafhash *h, tp_leafhash_read read, void *arg,
-                                struct tp_err *err);
+enum tp_code tp_leafhash_finalize(struct tp_leafhash *h, tp_leafhash_read read, void *arg,
+                                  struct tp_err *err);
 
-/* The file's hash, after all writers and settlers have returned. TP_E_IO, with
- * the offset of the leaf, unless every byte was reported once and settled. */
+/* The file's hash, after all writers and finalizers have returned. TP_E_IO, with
+ * the offset of the leaf, unless every byte was reported once and finalized. */
 enum tp_code tp_leafhash_final(struct tp_leafhash *h, uint8_t root[TP_HASH_BYTES],
                                struct tp_err *err);
 

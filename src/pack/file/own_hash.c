@@ -3,13 +3,13 @@
 
 #include <string.h>
 
-#define MARK "\"" TP_OWN_KEY "\": \""
+#define MARKER "\"" TP_OWN_KEY "\": \""
 enum { WITHIN = 256 };
 
 static char *digits_of(char *text, size_t size)
 {
-    char *mark = memmem(text, size < WITHIN ? size : WITHIN, MARK, strlen(MARK));
-    char *digits = mark ? mark + strlen(MARK) : NULL;
+    char *marker = memmem(text, size < WITHIN ? size : WITHIN, MARKER, strlen(MARKER));
+    char *digits = marker ? marker + strlen(MARKER) : NULL;
     return digits && (size_t)(digits - text) + TP_HASH_TEXT <= size ? digits : NULL;
 }
 

@@ -108,8 +108,8 @@ static enum tp_code do_batch(const struct tp_sha256_list *list, size_t first, si
 enum tp_code tp_sha256_each(const struct tp_sha256_list *list, unsigned jobs, atomic_int *stop,
                             struct tp_err *err)
 {
-    size_t most = tp_min_u64(list->count, BATCH);
-    struct tp_sha256_file *files = tp_os_alloc(most * sizeof *files, err);
+    size_t max = tp_min_u64(list->count, BATCH);
+    struct tp_sha256_file *files = tp_os_alloc(max * sizeof *files, err);
     enum tp_code code = files ? TP_OK : TP_E_MEMORY;
     for (size_t i = 0; i < list->count && code == TP_OK; i += BATCH)
         code = do_batch(list, i, tp_min_u64(list->count - i, BATCH), files, jobs, stop, err);

@@ -20,7 +20,7 @@ struct parser {
     uint64_t data_size; /* bytes of the file behind the header */
     struct tp_names names;
     uint32_t *where; /* per tensor: text position of its data_offsets */
-    size_t tensor_room, meta_room, where_room;
+    size_t tensor_capacity, meta_capacity, where_capacity;
     bool meta_seen;
 };
 
@@ -86,7 +86,7 @@ enum tp_code tp_st_header_size(const uint8_t prefix[8], uint64_t file_size, uint
 static enum tp_code parse_dtype(struct parser *p, struct tp_st_tensor *t)
 {
     struct tp_json_string text;
-    uint64_t mark = p->json.used;
+    uint64_t before = p->json.used;
     enum tp_code code = tp_json_string(&p->json, &text);
     if (code)
         return code;
@@ -96,7 +96,7 @@ static enum tp_code parse_dtype(struct parser *p, struct tp_st_tensor *t)
         tp_err_offset(p->json.err, p->json.base + text.pos);
         tp_err_hint(p->json.err, "a newer version may know it; otherwise the file is damaged");
     }
-    p->json.used = mark;
+    p->json.used = before;
     return code;
 }
 
@@ -195,13 +195,13 @@ static enum tp_code parse_fields(struct parser *p, struct tp_st_tensor *t, uint6
     struct tp_json_string text;
     enum tp_code code = tp_json_expect(&p->json, '{');
     while (!code && !(code = tp_json_next(&p->json, '}', &count, &more)) && more) {
-        uint64_t mark = p->json.used;
+        uint64_t before = p->json.used;
         code = tp_json_key(&p->json, &text);
         if (!code)
             code = find_key(p, &text, seen, &key);
         if (code)
             break;
-        p->json.used = mark;
+        p->json.used = before;
         seen |= 1u << key;
         tp_json_peek(&p->json);
         at[key] = p->json.pos;
@@ -232,9 +232,9 @@ static enum tp_code parse_tensor(struct parser *p, const struct tp_json_string *
     }
     void *tensors = h->tensors, *where = p->where;
     enum tp_code code =
-        tp_os_grow(&tensors, &p->tensor_room, h->count + 1, sizeof *h->tensors, err);
+        tp_os_grow(&tensors, &p->tensor_capacity, h->count + 1, sizeof *h->tensors, err);
     if (!code)
-        code = tp_os_grow(&where, &p->where_room, h->count + 1, sizeof *p->where, err);
+        code = tp_os_grow(&where, &p->where_capacity, h->count + 1, sizeof *p->where, err);
     h->tensors = tensors;
     p->where = where;
     if (!code)
@@ -280,7 +280,8 @@ static enum tp_code parse_metadata(struct parser *p, const struct tp_json_string
         if (code)
             break;
         void *meta = h->meta;
-        code = tp_os_grow(&meta, &p->meta_room, h->meta_count + 1, sizeof *h->meta, p->json.err);
+        code =
+            tp_os_grow(&meta, &p->meta_capacity, h->meta_count + 1, sizeof *h->meta, p->json.err);
         h->meta = meta;
         if (!code)
             h->meta[h->meta_count++] = (struct tp_st_meta){key.data, value.data};

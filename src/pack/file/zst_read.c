@@ -147,28 +147,28 @@ static enum tp_code decode_packed(const struct tp_zst *zst, const struct tp_zst_
 
 /* Memory for a frame, stored or plain. A frame is unpacked as a whole: where it is more than
  * --max-memory has left, headers and the plan are not what is to blame. */
-static uint8_t *room_for(const struct tp_zst *zst, const struct tp_zst_frame *frame, uint64_t size,
+static uint8_t *allocate(const struct tp_zst *zst, const struct tp_zst_frame *frame, uint64_t size,
                          struct tp_err *err)
 {
     struct tp_err local = {0};
-    uint8_t *room = tp_os_alloc(size, &local);
-    if (!room && size > tp_os_heap_left()) {
+    uint8_t *memory = tp_os_alloc(size, &local);
+    if (!memory && size > tp_os_heap_left()) {
         tp_err_path(err, zst->path);
         tp_err_hint(err, "allow it more with --max-memory, or unpack it first: zstd -d %s",
                     zst->path);
         tp_fail(err, TP_E_MEMORY, "a frame of this archive is unpacked as a whole, for which "
                 "--max-memory does not leave the %llu MiB",
                 (unsigned long long)(((uint64_t)frame->stored + frame->plain) >> 20) + 1);
-    } else if (!room && err && !err->code) {
+    } else if (!memory && err && !err->code) {
         *err = local;
     }
-    return room;
+    return memory;
 }
 
 static enum tp_code decode(const struct tp_zst *zst, const struct tp_zst_frame *frame,
                            uint8_t *plain, struct tp_err *err)
 {
-    uint8_t *packed = room_for(zst, frame, frame->stored, err);
+    uint8_t *packed = allocate(zst, frame, frame->stored, err);
     if (!packed)
         return TP_E_MEMORY;
     enum tp_code code = tp_os_read(zst->fd, packed, frame->stored, frame->at, zst->path, err);
@@ -209,7 +209,7 @@ static enum tp_code take(const struct tp_zst *zst, size_t index, struct slot **s
     link_newest(fresh);
     cache.slots++;
     pthread_mutex_unlock(&cache.lock);
-    fresh->data = room_for(zst, frame, frame->plain, err);
+    fresh->data = allocate(zst, frame, frame->plain, err);
     enum tp_code code = fresh->data ? decode(zst, frame, fresh->data, err) : TP_E_MEMORY;
     pthread_mutex_lock(&cache.lock);
     cache.used -= frame->stored;

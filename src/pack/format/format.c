@@ -49,7 +49,7 @@ static const struct tp_shape_rule *broken(const struct tp_shape_rule rules[], ui
                       settings->choice[rule->when_param] == rule->when_choice;
         uint64_t size = rule->dim == 'N' ? box.n : box.k;
         if (chosen && (expert || !rule->experts) &&
-            (size % rule->multiple != 0 || size < rule->least))
+            (size % rule->multiple != 0 || size < rule->min))
             return rule;
     }
     return NULL;
@@ -94,7 +94,7 @@ enum tp_code tp_format_shape(const struct tp_format *format, uint32_t i, struct 
         if (d == 0 && weight_rank == 2 && !out->keep_e && strcmp(out->shape[0], "E") == 0)
             continue;
         enum tp_code code = tp_expr_eval_of(out->shape[d], box,
-                                            tp_max_u64(format->op.stretches, 1),
+                                            tp_max_u64(format->op.segments, 1),
                                             &shape[(*rank)++], err);
         if (code)
             return code;

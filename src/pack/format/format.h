@@ -12,7 +12,7 @@
 
 enum { TP_MAX_PARAMS = 6, TP_MAX_CHOICES = 8, TP_MAX_RANK = 6, TP_MAX_RULES = 6 };
 #define TP_GROUP_ROW UINT64_MAX /* a whole row is one group, whatever its K */
-#define TP_GROUP_MOST UINT64_C(65536) /* columns; a group of more is worked on as a whole row */
+#define TP_GROUP_MAX UINT64_C(65536) /* columns; a group of more is worked on as a whole row */
 enum { TP_MAX_ALIASES = 2 };
 
 /* One --set key=value: the first choice is the default. A choice changes fields
@@ -35,7 +35,7 @@ bool tp_param_is_stored(const struct tp_param *param, uint32_t choice);
 /* "N % 16 == 0, because ..." */
 struct tp_shape_rule {
     char dim; /* 'N' or 'K' */
-    uint64_t multiple, least; /* of at least so much; 0: of any size */
+    uint64_t multiple, min; /* of at least so much; 0: of any size */
     const char *why;
     int when_param, when_choice; /* applies with this choice only; when_param -1: always */
     bool experts;                /* applies to weights of experts only; of `need`, to stacks */
@@ -70,8 +70,8 @@ enum tp_experts { TP_EXPERTS_STACK, TP_EXPERTS_SPLIT };
 /* In which order the rows of gate and up of an expert stand. */
 enum tp_rows { TP_ROWS_GATE_UP, TP_ROWS_UP_GATE };
 
-/* Weights for which a format may be another one: gate and up of experts in two stretches, the
- * first matrix of experts in one (without a gate, or with rows that alternate), the last one (of
+/* Weights for which a format may be another one: gate and up of experts in two segments, the
+ * first matrix of experts in one (without a gate, or with interleaved rows), the last one (of
  * experts without a gate: that of the others, unless it is told apart), and matrices that are no
  * experts, where it then takes less room. */
 enum tp_part {
@@ -112,7 +112,8 @@ struct tp_format {
     const char *merged_why; /* who says so */
     enum tp_experts experts;
     enum tp_rows rows;      /* of weights that hold gate and up */
-    bool in_turn;           /* where rows of gate and up alternate in the source, they stay so */
+    bool keeps_interleaved; /* where rows of gate and up are interleaved in the source, they stay
+                               so */
     const struct tp_format *variant[TP_PARTS]; /* what it is for such weights, or NULL: the same */
     enum tp_part part;      /* it is that variant of another one */
     const struct tp_format *bias;  /* what it is for the bias of a weight: W[E,N,1]; NULL: a bias is
@@ -122,7 +123,7 @@ struct tp_format {
     const json_t *config;   /* "config" of the file, or NULL */
     const char *package; /* "requires" of the file: the Python package with which an
                                engine loads it, or NULL */
-    const char *joint;      /* between a weight's name and the suffixes: "." if not given */
+    const char *separator;  /* between a weight's name and the suffixes: "." if not given */
     uint32_t bits;          /* of a code, as config.json would say it */
     uint64_t group;         /* with any group size: the value of G or TP_GROUP_ROW, else 0 */
     uint64_t row_group;     /* with blocks of any number of rows: the value of R, else 0 */
@@ -149,7 +150,7 @@ const struct tp_format *tp_format_find(const char *name);
 const struct tp_format *const *tp_formats(size_t *count);
 enum tp_code tp_formats_check(struct tp_err *err);
 
-enum { TP_FORMAT_NAME = 255, TP_FORMAT_MOST = 1 << 20 }; /* bytes of a name, and of a file */
+enum { TP_FORMAT_NAME = 255, TP_FORMAT_MAX = 1 << 20 }; /* bytes of a name, and of a file */
 /* Whether it is one of a user's file, of whatever group size. */
 bool tp_format_is_added(const struct tp_format *format);
 

@@ -7,15 +7,15 @@
 #include "base/layout_parse.h"
 #include "kernels/op/word_bits.h"
 #include "pack/format/format_check.h"
+#include "pack/format/format_keywords.h"
 #include "pack/format/format_rule.h"
-#include "pack/format/format_words.h"
 #include "pack/os/os.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* What a "let" name of the format stands for, a single capital letter other than E, N, K and S; NULL:
- * it is none. */
+/* What a "let" name of the format stands for, a single capital letter other than E, N, K and S;
+ * NULL: it is none. */
 static const char *body_of(char letter, const json_t *let)
 {
     char name[2] = {letter, 0};
@@ -115,15 +115,15 @@ enum tp_code tp_format_word_bits(const json_t *list, struct tp_op_out *op, struc
                : tp_fail(err, TP_E_INPUT, "\"word_bits\" of codes is 8 or 32 different numbers");
 }
 
-/* A bijection of a weight, and of one that is made of two stretches. */
+/* A bijection of a weight, and of one that is made of two segments. */
 static enum tp_code check_layout(const struct tp_layout_expr *layout, uint64_t group,
                                  struct tp_err *err)
 {
     struct tp_box3 box = {3, 1024, group && group != TP_GROUP_ROW ? 16 * group : 2048};
     enum tp_code code = TP_OK;
-    for (uint64_t stretches = 1; stretches <= 2 && !code; stretches++) {
+    for (uint64_t segments = 1; segments <= 2 && !code; segments++) {
         struct tp_layout probe;
-        if ((code = tp_layout_eval(layout, box, stretches, &probe, err)) == TP_OK)
+        if ((code = tp_layout_eval(layout, box, segments, &probe, err)) == TP_OK)
             code = tp_layout_check(&probe, err);
     }
     return code;
@@ -139,7 +139,7 @@ static enum tp_code parse_output(const json_t *json, const json_t *let,
         return code;
     op->per_n = op->per_k = 1;
     op->fill = (uint8_t)json_integer_value(json_object_get(json, "fill"));
-    op->least = (float)json_number_value(json_object_get(json, "least"));
+    op->min = (float)json_number_value(json_object_get(json, "least"));
     const char *dtype = json_string_value(json_object_get(json, "dtype"));
     out->dtype = dtype ? tp_dtype_parse(dtype, strlen(dtype)) : TP_DTYPE_NONE;
     if ((code = tp_format_text(json, "suffix", " of an output", &out->suffix, err)))
@@ -173,7 +173,7 @@ static enum tp_code parse_output(const json_t *json, const json_t *let,
         return code;
     if ((code = tp_format_word_bits(json_object_get(json, "word_bits"), op, err)))
         return code;
-    bool any = op->word_bits || op->least > 0 || op->element == TP_ELEM_E5M3;
+    bool any = op->word_bits || op->min > 0 || op->element == TP_ELEM_E5M3;
     op->place = any ? TP_PLACE_ANY : tp_place_of(op->layout);
     return check_layout(compiled, format->group, err);
 }

@@ -1,4 +1,4 @@
-/* Format files: JSON text to struct tp_format. Words are format_words.c's, what a choice sets is
+/* Format files: JSON text to struct tp_format. Words are format_keywords.c's, what a choice sets is
  * format_rule.c's, outputs are format_outputs.c's.
  *
  * Strict: an unknown word, a missing key or a layout that is no bijection on a
@@ -12,7 +12,7 @@
 #include "pack/format/format_check.h"
 #include "pack/format/format_outputs.h"
 #include "pack/format/format_rule.h"
-#include "pack/format/format_words.h"
+#include "pack/format/format_keywords.h"
 #include "pack/text/json_tree.h"
 #include "pack/os/os.h"
 
@@ -98,7 +98,7 @@ static enum tp_code check_groups(const struct tp_param *param, uint64_t own, str
         uint64_t group = tp_format_choice_group(param->set[c]);
         bool asked = json_object_get(param->set[0], "group") != NULL;
         if ((json_object_get(param->set[c], "group") != NULL) != asked ||
-            (asked && (own == 0 || (group > TP_GROUP_MOST && group != TP_GROUP_ROW) || group == 0)))
+            (asked && (own == 0 || (group > TP_GROUP_MAX && group != TP_GROUP_ROW) || group == 0)))
             return tp_fail(err, TP_E_INPUT, "\"group\" of choice \"%s\" of \"%s\" is none that "
                            "can be chosen", param->choices[c], param->key);
     }
@@ -165,7 +165,7 @@ static enum tp_code parse_rules(const json_t *array, const struct tp_format *for
             return bad;
         rules[i].dim = *dim;
         rules[i].multiple = (uint64_t)multiple;
-        rules[i].least = (uint64_t)json_integer_value(json_object_get(json, "least"));
+        rules[i].min = (uint64_t)json_integer_value(json_object_get(json, "least"));
         rules[i].experts = json_is_true(json_object_get(json, "experts"));
         enum tp_code code = parse_when(json_object_get(json, "when"), format, &rules[i], err);
         if (code)
@@ -204,9 +204,9 @@ enum tp_activations tp_activations_of(const json_t *group)
 /* What is only of interest where the format is read. */
 static void parse_source(const json_t *json, struct tp_format *format)
 {
-    format->joint = json_string_value(json_object_get(json, "joint"));
-    if (!format->joint)
-        format->joint = ".";
+    format->separator = json_string_value(json_object_get(json, "joint"));
+    if (!format->separator)
+        format->separator = ".";
     format->activations = tp_activations_of(json_object_get(format->config, "group"));
     format->bits = tp_codecs[format->op.codec].bits;
 }
@@ -278,7 +278,7 @@ static enum tp_code parse_rows(const json_t *json, struct tp_format *format, str
     if (json_object_get(json, "rows"))
         code = tp_format_word(json, "rows", names, &rows, err);
     format->rows = (enum tp_rows)rows;
-    format->in_turn = json_is_true(json_object_get(json, "in_turn"));
+    format->keeps_interleaved = json_is_true(json_object_get(json, "in_turn"));
     return code;
 }
 
@@ -423,7 +423,7 @@ static enum tp_code parse_all(json_t *json, const struct tp_format_as *as,
     bool e5m3 = scale >= 0 && format->op.out[scale].element == TP_ELEM_E5M3;
     if ((code = check_zero(&format->op, scale, err)))
         return code;
-    if ((e5m3 && format->op.codec != TP_CODEC_NVFP4) || (format->op.lifts && !e5m3))
+    if ((e5m3 && format->op.codec != TP_CODEC_NVFP4) || (format->op.shifts_scales && !e5m3))
         return tp_fail(err, TP_E_INPUT, "\"e5m3\" is for scales of nvfp4, \"lift\" for such ones");
     return tp_op_find(&format->op, TP_ROLE_CODES) >= 0
                ? tp_format_check(format, err)
@@ -431,7 +431,7 @@ static enum tp_code parse_all(json_t *json, const struct tp_format_as *as,
 }
 
 /* The format as it is for some weights: the same file, in which the members of "gated" (or "up",
- * ...) stand in the place of its own. Gate and up are two stretches. */
+ * ...) stand in the place of its own. Gate and up are two segments. */
 static enum tp_code parse_variant(const struct tp_format_as *as, enum tp_part part,
                                   struct tp_format *format, struct tp_err *err)
 {
@@ -450,7 +450,7 @@ static enum tp_code parse_variant(const struct tp_format_as *as, enum tp_part pa
     variant->text = format->text;
     variant->is_bias = format->is_bias;
     variant->part = part;
-    variant->op.stretches = part == TP_PART_GATED ? 2 : 0;
+    variant->op.segments = part == TP_PART_GATED ? 2 : 0;
     return parse_all(json, as, variant, err);
 }
 
@@ -500,7 +500,7 @@ enum tp_code tp_format_parse(const char *text, const struct tp_format_as *as,
                              struct tp_format *format, struct tp_err *err)
 {
     json_error_t where;
-    uint64_t mark = tp_json_mark();
+    uint64_t before = tp_json_failures();
     json_t *json = tp_json_load(text, strlen(text), &where);
     memset(format, 0, sizeof *format);
     format->json = json;
@@ -509,7 +509,7 @@ enum tp_code tp_format_parse(const char *text, const struct tp_format_as *as,
                              : tp_fail(err, TP_E_INPUT, "line %d: %s", where.line, where.text);
     if (code == TP_OK && (code = parse_variants(as, format, err)) == TP_OK)
         code = parse_bias(format, err);
-    code = tp_json_check(mark, code, err);
+    code = tp_json_check(before, code, err);
     if (code)
         tp_format_close(format);
     return code;

@@ -6,7 +6,7 @@
 
 #include "base/suffix.h"
 #include "kernels/op/traits.h"
-#include "pack/format/format_words.h"
+#include "pack/format/format_keywords.h"
 
 #include <string.h>
 
@@ -73,7 +73,7 @@ static bool set_fact(const char *key, const json_t *value, struct tp_op *op)
 {
     static const char *const keys[] = {"unit_global", "lift", "zeros", "fused_global",
                                        "skip_zero_groups"};
-    bool *const facts[] = {&op->unit_global, &op->lifts, &op->zeros, &op->fused_global,
+    bool *const facts[] = {&op->unit_global, &op->shifts_scales, &op->zeros, &op->fused_global,
                            &op->skip_zero_groups};
     int i = tp_word_of(key, keys, TP_COUNT(keys));
     if (i >= 0)

@@ -14,7 +14,7 @@
 #include "kernels/op/traits.h"
 #include "kernels/op/word_bits.h"
 #include "pack/os/os.h"
-#include "pack/source/source_check.h"
+#include "pack/source/weight_complete.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -70,9 +70,9 @@ static double element_value(enum tp_element element, const uint8_t raw[8])
 static uint8_t code_of(const struct tp_op *op, enum tp_element element, const uint8_t raw[8])
 {
     uint8_t code = 0;
-    int middle = tp_op_middle(op);
+    int zero_point = tp_op_zero_point(op);
     if (element == TP_ELEM_INT8)
-        return (uint8_t)((raw[0] + middle) & (2 * middle - 1));
+        return (uint8_t)((raw[0] + zero_point) & (2 * zero_point - 1));
     if (!tp_elements[element].has_table)
         return raw[0];
     while (op->table[code] != raw[0])
@@ -85,7 +85,7 @@ static double spot_value(const struct tp_weight *weight, uint32_t i, const uint8
     const struct tp_op_out *out = &weight->form->op.out[i];
     if (out->role == TP_ROLE_ZERO && !tp_op_zero_is_product(&weight->form->op))
         return (int)code_of(&weight->form->op, out->element, raw) + weight->form->op.zero_add -
-               tp_op_middle(&weight->form->op);
+               tp_op_zero_point(&weight->form->op);
     if (out->role == TP_ROLE_CODES && !tp_codecs[weight->form->op.codec].is_number)
         return tp_codec_code_value(&weight->form->op,
                                    code_of(&weight->form->op, out->element, raw));
@@ -340,8 +340,8 @@ static enum tp_code stored_in_layout(const struct tp_weight *weight, uint32_t i,
     tp_layout_coord(&layout, item->spot.index, coord);
     uint64_t first_row = 0, rows = weight->form->box.n;
     tp_op_unfold(&weight->form->op, i, rows, &coord[0], &first_row);
-    if (weight->form->op.out[i].per_n) /* one element for all rows knows no stretches */
-        rows = tp_op_stretch_rows(&weight->form->op, rows);
+    if (weight->form->op.out[i].per_n) /* one element for all rows knows no segments */
+        rows = tp_op_segment_rows(&weight->form->op, rows);
     item->padding = !span(coord[0], 1, weight->form->box.e, &item->e0, &item->e1);
     item->padding |= !span(coord[1], per_n, rows, &item->n0, &item->n1);
     item->n0 += first_row;

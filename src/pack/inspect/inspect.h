@@ -5,7 +5,7 @@
  *
  * A tensor that is no output of a packed weight is looked at as a row-major
  * matrix [E,N,K]: its last dimension is K, the one before it N, all others
- * together E. A packed weight of another tool must have passed tp_source_check()
+ * together E. A packed weight of another tool must have passed tp_weight_complete()
  * before its elements, bytes or values are asked for.
  */
 #ifndef TP_PACK_INSPECT_H

@@ -97,11 +97,11 @@ static bool of_weight(const struct tp_weight *weight, const char *name, matches 
     size_t size = strlen(name);
     if (match(weight->name, name))
         return true;
-    if (!size || name[size - 1] != weight->form->joint)
+    if (!size || name[size - 1] != weight->form->separator)
         return false; /* nor is it the prefix, or its end */
-    char *stem = tp_os_join(NULL, name, size - 1, "");
-    bool found = stem && match(weight->name, stem);
-    free(stem);
+    char *base = tp_os_join(NULL, name, size - 1, "");
+    bool found = base && match(weight->name, base);
+    free(base);
     return found;
 }
 
@@ -221,7 +221,7 @@ static bool find_end(const struct tp_checkpoint *ckpt, const struct tp_weights *
     return found == 1;
 }
 
-/* Rows that changed places, or alternated, have no number of their own here. */
+/* Rows that changed places, or were interleaved, have no number of their own here. */
 static enum tp_code lies_apart(const struct tp_checkpoint *ckpt, const char *name,
                                const struct tp_subject *subject, struct tp_err *err)
 {

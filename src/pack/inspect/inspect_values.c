@@ -7,7 +7,7 @@
 #include "pack/os/buffer.h"
 #include "pack/os/os.h"
 #include "pack/run/packed_io.h"
-#include "pack/source/source_check.h"
+#include "pack/source/weight_complete.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -49,10 +49,10 @@ static void strip_free(struct strip *s)
     free(s->row.data);
 }
 
-/* All rows and columns of the stretch of an expert that row n lies in. */
-static struct tp_box whole_stretch(const struct tp_weight *weight, uint64_t e, uint64_t n)
+/* All rows and columns of the segment of an expert that row n lies in. */
+static struct tp_box whole_segment(const struct tp_weight *weight, uint64_t e, uint64_t n)
 {
-    uint64_t rows = tp_op_stretch_rows(&weight->form->op, weight->form->box.n);
+    uint64_t rows = tp_op_segment_rows(&weight->form->op, weight->form->box.n);
     return (struct tp_box){e, n / rows * rows, 0, {1, rows, weight->form->box.k}};
 }
 
@@ -80,20 +80,20 @@ static enum tp_code decode_strip(const struct tp_checkpoint *ckpt, const struct 
     enum tp_code code =
         tp_weight_cover(weight, n, 1, region->k0, region->k1 - region->k0, cover, err);
     if (code == TP_OK && !is_embedded(weight, cover))
-        *cover = whole_stretch(weight, region->e, n);
+        *cover = whole_segment(weight, region->e, n);
     struct tp_args args = {.box = cover->size, .dtype = TP_F32, .global = weight->global};
     uint64_t bytes = 0;
     if (code == TP_OK && (!tp_mul_u64(&bytes, cover->size.n, cover->size.k) ||
                           !tp_mul_u64(&bytes, bytes, sizeof(float))))
         code = tp_fail(err, TP_E_UNSUPPORTED, "a granule of this weight does not fit memory");
     if (code || (code = tp_packed_read(ckpt, weight, cover, s->source, err)) ||
-        (code = tp_buffer_room(&s->values, bytes, err)) ||
-        (code =
-             tp_buffer_room(&s->scratch, tp_decode_scratch(&weight->form->op, cover->size), err)))
+        (code = tp_buffer_reserve(&s->values, bytes, err)) ||
+        (code = tp_buffer_reserve(&s->scratch, tp_decode_scratch(&weight->form->op, cover->size),
+                                  err)))
         return code;
     for (uint32_t i = 0; i < weight->form->op.outs; i++)
         args.in[i] = s->source[i].data;
-    if ((code = tp_source_eights_check(&weight->form->op, cover->size, args.in, err)))
+    if ((code = tp_source_scale_luts_check(&weight->form->op, cover->size, args.in, err)))
         return code;
     args.out[0] = s->values.data;
     args.scratch = s->scratch.data;
@@ -149,7 +149,7 @@ static enum tp_code plain_rows(const struct tp_checkpoint *ckpt, const struct tp
     if (bits % 4 || bits > 64 || !tp_raw_number(tensor->dtype, none, &probe))
         return tp_fail(err, TP_E_UNSUPPORTED, "values of %s cannot be shown",
                        tp_dtype_name(tensor->dtype));
-    enum tp_code code = tp_buffer_room(&s->values, count * bits / 8 + 2, err);
+    enum tp_code code = tp_buffer_reserve(&s->values, count * bits / 8 + 2, err);
     for (uint64_t n = region->n0; n < region->n1 && code == TP_OK; n++) {
         uint64_t at = (region->e * subject->box.n + n) * subject->box.k + region->k0;
         uint64_t byte = bits == 4 ? at / 2 : at * (bits / 8);
@@ -170,7 +170,7 @@ enum tp_code tp_inspect_values(const struct tp_checkpoint *ckpt, const struct tp
 {
     struct strip s = {.row = {0}};
     enum tp_code code =
-        tp_buffer_room(&s.row, (region->k1 - region->k0) * sizeof(double), err);
+        tp_buffer_reserve(&s.row, (region->k1 - region->k0) * sizeof(double), err);
     if (code == TP_OK)
         code = subject->weight
                    ? packed_rows(ckpt, subject->weight, region, &s, visit, arg, err)

@@ -23,7 +23,7 @@ enum {
     GAP = 16,         /* pages that are read, not needed, rather than begin another read */
     SHORT_RUN = 65536 /* bytes: shorter runs are put together before they are copied */
 };
-#define SLOT_MOST (UINT64_C(16) << 20)
+#define SLOT_MAX (UINT64_C(16) << 20)
 #define NO_SLOT TP_LOAD_SLOTS
 
 /* Bytes [at,end) of a file, and the cuts that may have some of them. */
@@ -47,11 +47,11 @@ struct load {
     uint64_t at;         /* in the file that is being read */
     size_t first, group; /* its first cut that does not end before `at`; behind its last one */
     size_t files;        /* that were begun */
-    unsigned lanes;      /* that threads have */
+    unsigned workers;    /* that threads have */
     struct tp_err err;
 };
 
-struct lane {
+struct worker {
     struct load *load;
     unsigned number;
     unsigned slot; /* that was taken last */
@@ -171,8 +171,8 @@ static void mark_pages(const struct load *l, const struct window *w, bool *neede
     }
 }
 
-/* The page behind the stretch that begins at `p`; short gaps are a part of it. */
-static uint64_t stretch_end(const bool *needed, uint64_t p, uint64_t pages)
+/* The page behind the run that begins at `p`; short gaps are a part of it. */
+static uint64_t run_end(const bool *needed, uint64_t p, uint64_t pages)
 {
     uint64_t end = p + 1;
     for (uint64_t i = end; i < pages && i - end < GAP; i++)
@@ -184,12 +184,12 @@ static uint64_t stretch_end(const bool *needed, uint64_t p, uint64_t pages)
 static enum tp_code read_pages(const struct load *l, const struct window *w, uint8_t *data,
                                struct tp_err *err)
 {
-    bool needed[SLOT_MOST / PAGE];
+    bool needed[SLOT_MAX / PAGE];
     const uint64_t pages = tp_ceil_div(w->end - w->at, PAGE);
     enum tp_code code = TP_OK;
     mark_pages(l, w, needed);
     for (uint64_t p = 0, end; p < pages && code == TP_OK; p = end) {
-        end = needed[p] ? stretch_end(needed, p, pages) : p + 1;
+        end = needed[p] ? run_end(needed, p, pages) : p + 1;
         if (!needed[p])
             continue;
         uint64_t at = p * PAGE, size = tp_min_u64(end * PAGE, w->end - w->at) - at;
@@ -198,31 +198,31 @@ static enum tp_code read_pages(const struct load *l, const struct window *w, uin
     return code;
 }
 
-/* A slot that may be written, other than `busy`; its number is the lane's last one. */
-static enum tp_code take_slot(struct lane *lane, unsigned busy, uint8_t **data,
+/* A slot that may be written, other than `busy`; its number is the worker's last one. */
+static enum tp_code take_slot(struct worker *worker, unsigned busy, uint8_t **data,
                               struct tp_err *err)
 {
-    const struct load *l = lane->load;
+    const struct load *l = worker->load;
     void *slot = NULL;
     do
-        lane->slot = (lane->slot + 1) % TP_LOAD_SLOTS;
-    while (lane->slot == busy);
-    enum tp_code code = l->target->take(l->ring, lane->number, lane->slot, &slot, err);
+        worker->slot = (worker->slot + 1) % TP_LOAD_SLOTS;
+    while (worker->slot == busy);
+    enum tp_code code = l->target->take(l->ring, worker->number, worker->slot, &slot, err);
     *data = slot;
     return code;
 }
 
-static enum tp_code copy_out(const struct lane *lane, uint8_t *to, const uint8_t *from,
+static enum tp_code copy_out(const struct worker *worker, uint8_t *to, const uint8_t *from,
                              uint64_t bytes, struct tp_err *err)
 {
-    const struct load *l = lane->load;
-    return l->target->copy(l->ring, lane->number, to, from, bytes, err);
+    const struct load *l = worker->load;
+    return l->target->copy(l->ring, worker->number, to, from, bytes, err);
 }
 
-static enum tp_code mark_slot(const struct lane *lane, unsigned slot, struct tp_err *err)
+static enum tp_code record_slot(const struct worker *worker, unsigned slot, struct tp_err *err)
 {
-    const struct load *l = lane->load;
-    return l->target->mark(l->ring, lane->number, slot, err);
+    const struct load *l = worker->load;
+    return l->target->record(l->ring, worker->number, slot, err);
 }
 
 /* A window in a slot. */
@@ -233,14 +233,14 @@ struct filled {
 };
 
 /* Short runs of a cut: put together in another slot, which is copied as one. */
-static enum tp_code copy_together(struct lane *lane, const struct filled *f,
+static enum tp_code copy_together(struct worker *worker, const struct filled *f,
                                   const struct tp_load_cut *cut, uint64_t i, uint64_t runs,
                                   struct tp_err *err)
 {
     const struct window *w = f->window;
     uint64_t size = 0, to = tp_load_cut_run(cut, i, w->at, w->end).to;
     uint8_t *together;
-    enum tp_code code = take_slot(lane, f->slot, &together, err);
+    enum tp_code code = take_slot(worker, f->slot, &together, err);
     if (code)
         return code;
     for (uint64_t end = i + runs; i < end; i++) {
@@ -248,38 +248,38 @@ static enum tp_code copy_together(struct lane *lane, const struct filled *f,
         memcpy(together + size, f->data + (run.at - w->at), run.bytes);
         size += run.bytes;
     }
-    code = copy_out(lane, cut->to + to, together, size, err);
-    return code ? code : mark_slot(lane, lane->slot, err);
+    code = copy_out(worker, cut->to + to, together, size, err);
+    return code ? code : record_slot(worker, worker->slot, err);
 }
 
-static enum tp_code copy_cut(struct lane *lane, const struct filled *f,
+static enum tp_code copy_cut(struct worker *worker, const struct filled *f,
                              const struct tp_load_cut *cut, struct tp_err *err)
 {
     const struct window *w = f->window;
     enum tp_code code = TP_OK;
     uint64_t i, runs = tp_load_cut_runs(cut, w->at, w->end, &i);
     if (runs > 1 && cut->run < SHORT_RUN)
-        return copy_together(lane, f, cut, i, runs, err);
+        return copy_together(worker, f, cut, i, runs, err);
     for (uint64_t end = i + runs; i < end && code == TP_OK; i++) {
         struct tp_load_run run = tp_load_cut_run(cut, i, w->at, w->end);
-        code = copy_out(lane, cut->to + run.to, f->data + (run.at - w->at), run.bytes, err);
+        code = copy_out(worker, cut->to + run.to, f->data + (run.at - w->at), run.bytes, err);
     }
     return code;
 }
 
-static enum tp_code carry(struct lane *lane, const struct window *w, struct tp_err *err)
+static enum tp_code carry(struct worker *worker, const struct window *w, struct tp_err *err)
 {
-    const struct load *l = lane->load;
+    const struct load *l = worker->load;
     uint8_t *data;
-    enum tp_code code = take_slot(lane, NO_SLOT, &data, err);
-    const struct filled filled = {w, data, lane->slot};
+    enum tp_code code = take_slot(worker, NO_SLOT, &data, err);
+    const struct filled filled = {w, data, worker->slot};
     if (code)
         return code;
     code = w->hash ? tp_load_hash_read(l->ckpt, w->hash, data, w->end - w->at, w->at, err)
                    : read_pages(l, w, data, err);
     for (size_t c = w->first; c < w->last && code == TP_OK; c++)
-        code = copy_cut(lane, &filled, &l->cuts[c], err);
-    return code ? code : mark_slot(lane, filled.slot, err);
+        code = copy_cut(worker, &filled, &l->cuts[c], err);
+    return code ? code : record_slot(worker, filled.slot, err);
 }
 
 /* ---- threads ------------------------------------------------------------- */
@@ -287,17 +287,17 @@ static enum tp_code carry(struct lane *lane, const struct window *w, struct tp_e
 static void *work(void *arg)
 {
     struct load *l = arg;
-    struct lane lane = {.load = l};
+    struct worker worker = {.load = l};
     struct tp_err err = {0};
     struct window w;
     pthread_mutex_lock(&l->lock);
-    lane.number = l->lanes++;
+    worker.number = l->workers++;
     pthread_mutex_unlock(&l->lock);
-    enum tp_code code = l->target->begin(l->ring, lane.number, &err);
+    enum tp_code code = l->target->begin(l->ring, worker.number, &err);
     while (code == TP_OK && take_window(l, &w))
-        code = carry(&lane, &w, &err);
+        code = carry(&worker, &w, &err);
     if (code == TP_OK)
-        code = l->target->finish(l->ring, lane.number, &err);
+        code = l->target->finish(l->ring, worker.number, &err);
     pthread_mutex_lock(&l->lock);
     if (code && l->err.code == TP_OK)
         l->err = err;
@@ -313,7 +313,7 @@ static enum tp_code work_together(struct load *l, struct tp_err *err)
     if (l->target->open(l->target, l->size, &l->ring, err))
         return err->code;
     pthread_mutex_init(&l->lock, NULL);
-    while (started + 1 < l->size.lanes && tp_os.start_thread(&others[started], work, l) == 0)
+    while (started + 1 < l->size.workers && tp_os.start_thread(&others[started], work, l) == 0)
         started++;
     work(l);
     for (unsigned i = 0; i < started; i++)
@@ -340,10 +340,10 @@ static uint64_t bytes_between(const struct load *l)
 /* Slots are whole leaves: fewer threads rather than smaller slots, and none without work. */
 static struct tp_load_size ring_size(const struct load *l, const struct tp_load_options *options)
 {
-    uint64_t ring = tp_max_u64(options->ring_bytes, TP_LOAD_LEAST);
+    uint64_t ring = tp_max_u64(options->ring_bytes, TP_LOAD_MIN);
     uint64_t threads = tp_min_u64(tp_max_u64(options->threads, 1), TP_LOAD_THREADS);
-    threads = tp_min_u64(threads, ring / TP_LOAD_LEAST);
-    uint64_t bytes = tp_min_u64(ring / threads / TP_LOAD_LEAST * TP_LEAF_BYTES, SLOT_MOST);
+    threads = tp_min_u64(threads, ring / TP_LOAD_MIN);
+    uint64_t bytes = tp_min_u64(ring / threads / TP_LOAD_MIN * TP_LEAF_BYTES, SLOT_MAX);
     threads = tp_min_u64(threads, tp_max_u64(tp_ceil_div(bytes_between(l), bytes), 1));
     return (struct tp_load_size){(unsigned)threads, TP_LOAD_SLOTS, bytes};
 }

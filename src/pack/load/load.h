@@ -13,12 +13,12 @@
 struct tp_load_options {
     const struct tp_load_target *target;
     unsigned threads;    /* at least 1, at most TP_LOAD_THREADS are started */
-    uint64_t ring_bytes; /* of all slots together; at least TP_LOAD_LEAST is taken */
+    uint64_t ring_bytes; /* of all slots together; at least TP_LOAD_MIN is taken */
     bool verify;         /* files are hashed, and compared with the hash of their header */
 };
 
 enum { TP_LOAD_THREADS = 64, TP_LOAD_SLOTS = 2 };
-#define TP_LOAD_LEAST (TP_LOAD_SLOTS * UINT64_C(1048576)) /* of one thread */
+#define TP_LOAD_MIN (TP_LOAD_SLOTS * UINT64_C(1048576)) /* of one thread */
 
 /* Returns when every part is in its place, or with the first failure, when nothing is written
  * any more: the contents of all `to` are then undefined. TP_E_USAGE for a box that is not inside

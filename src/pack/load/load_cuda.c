@@ -1,4 +1,4 @@
-/* The target that is memory of a CUDA device: pinned slots, and a stream for each lane. */
+/* The target that is memory of a CUDA device: pinned slots, and a stream for each worker. */
 #include "pack/load/load_target.h"
 
 #include "kernels/cuda/cuda.h"
@@ -14,37 +14,37 @@ static enum tp_code open_ring(const struct tp_load_target *target, struct tp_loa
     else if (target->device < 0 || target->device >= count)
         code = tp_fail(err, TP_E_USAGE, "there is no GPU %d; there are %d", target->device, count);
     else
-        code = tp_cuda_copier_open(target->device, target->stream, size.lanes, size.slots,
+        code = tp_cuda_copier_open(target->device, target->stream, size.workers, size.slots,
                                    size.bytes, &copier, err);
     *ring = copier;
     return code;
 }
 
-static enum tp_code begin(void *ring, unsigned lane, struct tp_err *err)
+static enum tp_code begin(void *ring, unsigned worker, struct tp_err *err)
 {
-    (void)lane;
+    (void)worker;
     return tp_cuda_copier_begin(ring, err);
 }
 
-static enum tp_code take(void *ring, unsigned lane, unsigned i, void **slot, struct tp_err *err)
+static enum tp_code take(void *ring, unsigned worker, unsigned i, void **slot, struct tp_err *err)
 {
-    return tp_cuda_copier_take(ring, lane, i, slot, err);
+    return tp_cuda_copier_take(ring, worker, i, slot, err);
 }
 
-static enum tp_code copy(void *ring, unsigned lane, void *to, const void *from, uint64_t bytes,
+static enum tp_code copy(void *ring, unsigned worker, void *to, const void *from, uint64_t bytes,
                          struct tp_err *err)
 {
-    return tp_cuda_copier_copy(ring, lane, to, from, bytes, err);
+    return tp_cuda_copier_copy(ring, worker, to, from, bytes, err);
 }
 
-static enum tp_code mark(void *ring, unsigned lane, unsigned i, struct tp_err *err)
+static enum tp_code record(void *ring, unsigned worker, unsigned i, struct tp_err *err)
 {
-    return tp_cuda_copier_mark(ring, lane, i, err);
+    return tp_cuda_copier_record(ring, worker, i, err);
 }
 
-static enum tp_code finish(void *ring, unsigned lane, struct tp_err *err)
+static enum tp_code finish(void *ring, unsigned worker, struct tp_err *err)
 {
-    return tp_cuda_copier_finish(ring, lane, err);
+    return tp_cuda_copier_finish(ring, worker, err);
 }
 
 static void close_ring(void *ring) { tp_cuda_copier_close(ring); }
@@ -52,6 +52,6 @@ static void close_ring(void *ring) { tp_cuda_copier_close(ring); }
 struct tp_load_target tp_load_cuda(int device, void *stream)
 {
     return (struct tp_load_target){.open = open_ring,   .begin = begin,   .take = take,
-                                   .copy = copy,        .mark = mark,     .finish = finish,
+                                   .copy = copy,        .record = record,     .finish = finish,
                                    .close = close_ring, .device = device, .stream = stream};
 }

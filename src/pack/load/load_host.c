@@ -24,7 +24,7 @@ static enum tp_code open_ring(const struct tp_load_target *target, struct tp_loa
                               void **ring, struct tp_err *err)
 {
     struct ring *r = tp_os_zalloc(1, sizeof *r, err);
-    const uint64_t bytes = size.lanes * size.slots * size.bytes;
+    const uint64_t bytes = size.workers * size.slots * size.bytes;
     (void)target;
     *ring = NULL;
     if (!r)
@@ -39,37 +39,37 @@ static enum tp_code open_ring(const struct tp_load_target *target, struct tp_loa
     return TP_OK;
 }
 
-static enum tp_code take(void *ring, unsigned lane, unsigned i, void **slot, struct tp_err *err)
+static enum tp_code take(void *ring, unsigned worker, unsigned i, void **slot, struct tp_err *err)
 {
     const struct ring *r = ring;
     (void)err;
-    *slot = r->memory + (lane * r->size.slots + i) * r->size.bytes;
+    *slot = r->memory + (worker * r->size.slots + i) * r->size.bytes;
     return TP_OK;
 }
 
-static enum tp_code copy(void *ring, unsigned lane, void *to, const void *from, uint64_t bytes,
+static enum tp_code copy(void *ring, unsigned worker, void *to, const void *from, uint64_t bytes,
                          struct tp_err *err)
 {
-    (void)ring, (void)lane, (void)err;
+    (void)ring, (void)worker, (void)err;
     memcpy(to, from, bytes);
     return TP_OK;
 }
 
-static enum tp_code mark(void *ring, unsigned lane, unsigned i, struct tp_err *err)
+static enum tp_code record(void *ring, unsigned worker, unsigned i, struct tp_err *err)
 {
-    (void)ring, (void)lane, (void)i, (void)err;
+    (void)ring, (void)worker, (void)i, (void)err;
     return TP_OK;
 }
 
-static enum tp_code nothing(void *ring, unsigned lane, struct tp_err *err)
+static enum tp_code nothing(void *ring, unsigned worker, struct tp_err *err)
 {
-    (void)ring, (void)lane, (void)err;
+    (void)ring, (void)worker, (void)err;
     return TP_OK;
 }
 
 struct tp_load_target tp_load_host(void)
 {
     return (struct tp_load_target){.open = open_ring, .begin = nothing, .take = take,
-                                   .copy = copy,      .mark = mark,     .finish = nothing,
+                                   .copy = copy,      .record = record,     .finish = nothing,
                                    .close = close_ring, .device = -1};
 }

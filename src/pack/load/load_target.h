@@ -1,7 +1,7 @@
 /* Where loaded bytes go: a table of what depends on the memory that receives them, so that all
  * the rest of loading runs, and is tested, without a device.
  *
- * A ring has lanes, one for each thread, and each lane slots of host memory, out of which
+ * A ring has workers, one for each thread, and each worker slots of host memory, out of which
  * copies are begun. They may end later than copy() does; a slot is taken when those have.
  */
 #ifndef TP_PACK_LOAD_TARGET_H
@@ -12,26 +12,26 @@
 #include <stdint.h>
 
 struct tp_load_size {
-    unsigned lanes, slots; /* slots of each lane */
-    uint64_t bytes;        /* of each slot */
+    unsigned workers, slots; /* slots of each worker */
+    uint64_t bytes;          /* of each slot */
 };
 
 struct tp_load_target {
     /* On failure *ring is NULL. */
     enum tp_code (*open)(const struct tp_load_target *target, struct tp_load_size size,
                          void **ring, struct tp_err *err);
-    /* The thread that calls this is the lane's from now on. */
-    enum tp_code (*begin)(void *ring, unsigned lane, struct tp_err *err);
-    /* Returns slot i of the lane when what was marked for it has ended: its thread may write
+    /* The thread that calls this is the worker's from now on. */
+    enum tp_code (*begin)(void *ring, unsigned worker, struct tp_err *err);
+    /* Returns slot i of the worker when what was recorded for it has ended: its thread may write
      * it now. */
-    enum tp_code (*take)(void *ring, unsigned lane, unsigned i, void **slot, struct tp_err *err);
+    enum tp_code (*take)(void *ring, unsigned worker, unsigned i, void **slot, struct tp_err *err);
     /* Begins a copy of bytes of a slot to the caller's memory. */
-    enum tp_code (*copy)(void *ring, unsigned lane, void *to, const void *from, uint64_t bytes,
+    enum tp_code (*copy)(void *ring, unsigned worker, void *to, const void *from, uint64_t bytes,
                          struct tp_err *err);
-    /* What the lane has begun so far is what a later take() of its slot i waits for. */
-    enum tp_code (*mark)(void *ring, unsigned lane, unsigned i, struct tp_err *err);
-    /* Returns when everything that the lane began has ended. */
-    enum tp_code (*finish)(void *ring, unsigned lane, struct tp_err *err);
+    /* What the worker has begun so far is what a later take() of its slot i waits for. */
+    enum tp_code (*record)(void *ring, unsigned worker, unsigned i, struct tp_err *err);
+    /* Returns when everything that the worker began has ended. */
+    enum tp_code (*finish)(void *ring, unsigned worker, struct tp_err *err);
     /* Waits for all copies; by the thread that opened it. */
     void (*close)(void *ring);
     int device;   /* of CUDA's targets */

@@ -32,8 +32,8 @@ enum tp_stack_layout { TP_STACK_BY_SIZES, TP_STACK_ENK, TP_STACK_EKN };
 /* Several experts in one tensor, whose name ends in `name`. */
 struct tp_model_stack {
     const char *name;
-    bool gate_up;    /* rows of gate and of up; else down */
-    bool alternates; /* its rows of gate and up alternate */
+    bool gate_up;     /* rows of gate and of up; else down */
+    bool interleaved; /* its rows of gate and up are interleaved */
     enum tp_stack_layout layout;
     const char *kept;    /* why it stays as it is by default, or NULL */
     const char *engines; /* what engines call the module of the experts, in place of `name` */

@@ -11,27 +11,27 @@
 #include <string.h>
 
 /* How long the name is without that end; nothing is left of it: the whole name. */
-static size_t stem(const char *name, const char *end)
+static size_t base_length(const char *name, const char *end)
 {
     size_t size = strlen(name), cut = strlen(end);
     return size > cut && strcmp(name + size - cut, end) == 0 ? size - cut : size;
 }
 
-size_t tp_name_stem(const char *name)
+size_t tp_name_base(const char *name)
 {
-    return stem(name, ".weight");
+    return base_length(name, ".weight");
 }
 
-size_t tp_name_bias_stem(const char *name)
+size_t tp_name_bias_base(const char *name)
 {
-    size_t size = stem(name, ".bias");
-    return name[size] ? size : stem(name, "_bias");
+    size_t size = base_length(name, ".bias");
+    return name[size] ? size : base_length(name, "_bias");
 }
 
 /* The last segment of a name, ".weight" taken away; *size is its length. */
 static const char *last_segment(const char *name, size_t *size)
 {
-    size_t end = tp_name_stem(name), start = end;
+    size_t end = tp_name_base(name), start = end;
     while (start > 0 && name[start - 1] != '.')
         start--;
     *size = end - start;
@@ -108,7 +108,7 @@ static bool is_converted(const struct tp_model *model, const char *module, size_
 bool tp_name_kept(const struct tp_model_facts *facts, const char *name, struct tp_kept_name *out)
 {
     struct tp_stack_name stack;
-    size_t size = tp_name_stem(name);
+    size_t size = tp_name_base(name);
     *out = (struct tp_kept_name){.linear = true};
     if (tp_name_stack(facts, name, &stack)) {
         out->why = stack.is->kept;
@@ -207,7 +207,7 @@ static bool stack_of(const struct tp_model_stack *stack, const char *name, size_
 bool tp_name_stack(const struct tp_model_facts *facts, const char *name,
                    struct tp_stack_name *out)
 {
-    size_t size = tp_name_stem(name);
+    size_t size = tp_name_base(name);
     for (size_t m = 0; m < facts->count; m++)
         for (size_t s = 0; s < facts->model[m]->stacks; s++)
             if (stack_of(&facts->model[m]->stack[s], name, size, out))
@@ -249,7 +249,7 @@ bool tp_name_fused(const struct tp_model_facts *facts, const char *name, char *k
 const struct tp_model_parallel *tp_name_parallel(const struct tp_model_facts *facts,
                                                  const char *name)
 {
-    size_t size = tp_name_stem(name);
+    size_t size = tp_name_base(name);
     for (size_t m = 0; m < facts->count; m++)
         for (size_t i = 0; i < facts->model[m]->parallels; i++) {
             const struct tp_model_parallel *parallel = &facts->model[m]->parallel[i];

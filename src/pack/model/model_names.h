@@ -9,11 +9,11 @@
 #include <stdint.h>
 
 /* The length of a tensor's name without ".weight" at its end, which is that of its
- * module: name[tp_name_stem(name)] is NUL where there is no such end. */
-size_t tp_name_stem(const char *name);
+ * module: name[tp_name_base(name)] is NUL where there is no such end. */
+size_t tp_name_base(const char *name);
 
 /* The length of a bias's name without ".bias" or "_bias" at its end. */
-size_t tp_name_bias_stem(const char *name);
+size_t tp_name_bias_base(const char *name);
 
 /* Why a weight of that name is not quantized by default. */
 struct tp_kept_name {

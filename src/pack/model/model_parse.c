@@ -65,7 +65,7 @@ static const struct field stack[] = {
     ONE("name", STACK, NEEDED, tp_model_stack, name),
     ONE("holds", SECOND, NEEDED, tp_model_stack, gate_up, .words = holds),
     ONE("layout", WORD, MAY_BE, tp_model_stack, layout, .words = layouts),
-    ONE("rows", SECOND, MAY_BE, tp_model_stack, alternates, .words = orders),
+    ONE("rows", SECOND, MAY_BE, tp_model_stack, interleaved, .words = orders),
     ONE("kept", TEXT, MAY_BE, tp_model_stack, kept),
     ONE("engines", TEXT, MAY_BE, tp_model_stack, engines),
     {0}};
@@ -293,9 +293,9 @@ static enum tp_code parse_all(const json_t *json, struct tp_model *model, struct
 
 enum tp_code tp_model_from(json_t *json, struct tp_model *model, struct tp_err *err)
 {
-    uint64_t mark = tp_json_mark();
+    uint64_t before = tp_json_failures();
     *model = (struct tp_model){.json = json};
-    enum tp_code code = tp_json_check(mark, parse_all(json, model, err), err);
+    enum tp_code code = tp_json_check(before, parse_all(json, model, err), err);
     if (code)
         tp_model_close(model);
     return code;
@@ -305,10 +305,10 @@ enum tp_code tp_model_parse(const char *text, size_t size, struct tp_model *mode
                             struct tp_err *err)
 {
     json_error_t where;
-    uint64_t mark = tp_json_mark();
+    uint64_t before = tp_json_failures();
     *model = (struct tp_model){0};
     json_t *json = tp_json_load(text, size, &where);
-    enum tp_code code = tp_json_check(mark, TP_OK, err);
+    enum tp_code code = tp_json_check(before, TP_OK, err);
     if (code || !json) {
         json_decref(json);
         return code ? code : tp_fail(err, TP_E_INPUT, "line %d, column %d: %s", where.line,

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-enum tp_code tp_buffer_room(struct tp_buffer *buffer, uint64_t size, struct tp_err *err)
+enum tp_code tp_buffer_reserve(struct tp_buffer *buffer, uint64_t size, struct tp_err *err)
 {
     if (size <= buffer->capacity)
         return TP_OK;

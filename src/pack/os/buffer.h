@@ -15,7 +15,7 @@ struct tp_buffer {
     void *data;
     size_t capacity;
 };
-enum tp_code tp_buffer_room(struct tp_buffer *buffer, uint64_t size, struct tp_err *err);
+enum tp_code tp_buffer_reserve(struct tp_buffer *buffer, uint64_t size, struct tp_err *err);
 void tp_buffer_free(struct tp_buffer *buffer);
 
 #endif

@@ -25,18 +25,18 @@ static void read_begin(const char *root, const char *name, char *text, size_t si
 }
 
 /* The least limit of the cgroup PATH and of those above it, each of which has a folder of files. */
-static uint64_t least_limit(const char *root, const char *folder, char *path, const char *file)
+static uint64_t min_limit(const char *root, const char *folder, char *path, const char *file)
 {
-    uint64_t least = UINT64_MAX;
+    uint64_t min = UINT64_MAX;
     for (;;) {
         char name[2 * PATH_MAX], text[64];
         snprintf(name, sizeof name, "%s%s/%s", folder, path, file);
         read_begin(root, name, text, sizeof text);
         if (*text >= '0' && *text <= '9') /* else "max" */
-            least = tp_min_u64(least, strtoull(text, NULL, 10));
+            min = tp_min_u64(min, strtoull(text, NULL, 10));
         char *slash = strrchr(path, '/');
         if (!slash)
-            return least;
+            return min;
         *slash = '\0';
     }
 }
@@ -45,7 +45,7 @@ static uint64_t least_limit(const char *root, const char *folder, char *path, co
 static uint64_t cgroup_limit(const char *root)
 {
     char text[PATH_MAX], *rest = text;
-    uint64_t least = UINT64_MAX;
+    uint64_t min = UINT64_MAX;
     read_begin(root, "proc/self/cgroup", text, sizeof text);
     for (char *line; (line = strsep(&rest, "\n"));) {
         char *controllers = strchr(line, ':');
@@ -54,12 +54,12 @@ static uint64_t cgroup_limit(const char *root)
             continue;
         *path++ = '\0';
         if (!controllers[1])
-            least = tp_min_u64(least, least_limit(root, "sys/fs/cgroup", path, "memory.max"));
+            min = tp_min_u64(min, min_limit(root, "sys/fs/cgroup", path, "memory.max"));
         else if (strstr(controllers, "memory"))
-            least = tp_min_u64(least, least_limit(root, "sys/fs/cgroup/memory", path,
-                                                  "memory.limit_in_bytes"));
+            min = tp_min_u64(min, min_limit(root, "sys/fs/cgroup/memory", path,
+                                            "memory.limit_in_bytes"));
     }
-    return least;
+    return min;
 }
 
 uint64_t tp_machine_memory(const char *root)

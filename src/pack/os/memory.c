@@ -26,9 +26,9 @@ uint64_t tp_os_heap_bytes(void)
 
 static uint64_t ceiling; /* 0: none. Set before there are threads. */
 
-void tp_os_limit_heap(uint64_t most)
+void tp_os_limit_heap(uint64_t max)
 {
-    ceiling = most;
+    ceiling = max;
 #ifdef M_MMAP_THRESHOLD
     enum { LARGE = 256 << 10 }; /* set by hand, it does not rise */
     mallopt(M_MMAP_THRESHOLD, LARGE);
@@ -92,18 +92,18 @@ enum tp_code tp_os_grow(void **items, size_t *capacity, size_t need, size_t size
     if (need <= *capacity)
         return TP_OK;
     enum { LARGE = 4 << 20 }; /* grows where it is, page by page */
-    uint64_t room, bytes, more = *capacity >= LARGE / size ? *capacity / 8 : *capacity;
-    if (!tp_add_u64(&room, *capacity, more))
-        room = need;
-    room = tp_max_u64(tp_max_u64(room, need), 8);
-    if (!tp_mul_u64(&bytes, room, size) || bytes > PTRDIFF_MAX)
+    uint64_t items_wanted, bytes, more = *capacity >= LARGE / size ? *capacity / 8 : *capacity;
+    if (!tp_add_u64(&items_wanted, *capacity, more))
+        items_wanted = need;
+    items_wanted = tp_max_u64(tp_max_u64(items_wanted, need), 8);
+    if (!tp_mul_u64(&bytes, items_wanted, size) || bytes > PTRDIFF_MAX)
         return fail_memory(err, UINT64_MAX);
     void *grown = is_refused(bytes - *capacity * size) ? NULL
                                                        : tp_os.realloc(*items, (size_t)bytes);
     if (!grown)
         return fail_memory(err, bytes - *capacity * size);
     *items = grown;
-    *capacity = (size_t)room;
+    *capacity = (size_t)items_wanted;
     return TP_OK;
 }
 

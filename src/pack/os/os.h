@@ -158,10 +158,10 @@ void *tp_os_zalloc(size_t count, size_t size, struct tp_err *err);
 #define TP_OS_PROGRAM_BYTES (UINT64_C(16) << 20)
 /* Bytes that the heap has taken from the system; 0 where that is not known. */
 uint64_t tp_os_heap_bytes(void);
-/* From now on allocations fail when the heap would grow beyond `most` bytes (0: never), of small
+/* From now on allocations fail when the heap would grow beyond `max` bytes (0: never), of small
  * ones the first of each some, and what is large goes back to the system when it is freed.
  * Not thread-safe. */
-void tp_os_limit_heap(uint64_t most);
+void tp_os_limit_heap(uint64_t max);
 /* What the heap may still grow by; UINT64_MAX without a limit. */
 uint64_t tp_os_heap_left(void);
 /* TP_E_MEMORY: --max-memory is too little. */

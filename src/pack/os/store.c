@@ -18,15 +18,15 @@ enum { SMALLEST = 4 << 10, LARGEST = 512 << 10 };
 static void *take(struct tp_store *store, size_t size, size_t align, struct tp_err *err)
 {
     size_t at = (store->used + align - 1) & ~(align - 1);
-    if (!store->blocks || at > store->room || size > store->room - at) {
-        uint64_t room = tp_min_u64(tp_max_u64(2 * store->room, SMALLEST), LARGEST), bytes;
-        room = tp_max_u64(room, size);
+    if (!store->blocks || at > store->capacity || size > store->capacity - at) {
+        uint64_t capacity = tp_min_u64(tp_max_u64(2 * store->capacity, SMALLEST), LARGEST), bytes;
+        capacity = tp_max_u64(capacity, size);
         struct tp_store_block *block =
-            tp_add_u64(&bytes, room, sizeof *block) ? tp_os_alloc(bytes, err) : NULL;
+            tp_add_u64(&bytes, capacity, sizeof *block) ? tp_os_alloc(bytes, err) : NULL;
         if (!block)
             return NULL;
         block->next = store->blocks;
-        *store = (struct tp_store){block, 0, room};
+        *store = (struct tp_store){block, 0, capacity};
         at = 0;
     }
     store->used = at + size;
@@ -77,15 +77,15 @@ void tp_store_close(struct tp_store *store)
 
 void *tp_shared_keep(struct tp_shared *shared, const void *value, size_t size, struct tp_err *err)
 {
-    size_t room = sizeof shared->latest / sizeof *shared->latest;
-    for (size_t i = 0; i < room && i < shared->count; i++) { /* the latest one first */
-        void *known = shared->latest[(shared->count - 1 - i) % room];
+    size_t capacity = sizeof shared->latest / sizeof *shared->latest;
+    for (size_t i = 0; i < capacity && i < shared->count; i++) { /* the latest one first */
+        void *known = shared->latest[(shared->count - 1 - i) % capacity];
         if (memcmp(known, value, size) == 0)
             return known;
     }
     void *kept = tp_store_copy(&shared->store, value, size, err);
     if (kept)
-        shared->latest[shared->count++ % room] = kept;
+        shared->latest[shared->count++ % capacity] = kept;
     return kept;
 }
 

@@ -11,7 +11,7 @@
 struct tp_store_block;
 struct tp_store { /* {0} is empty */
     struct tp_store_block *blocks; /* the latest one first */
-    size_t used, room;             /* of the latest one */
+    size_t used, capacity;         /* of the latest one */
 };
 
 /* Memory of zeros, aligned for any number; NULL + TP_E_MEMORY. */

@@ -30,7 +30,7 @@ enum tp_code tp_plan_convert(const struct tp_checkpoint *ckpt, const struct tp_w
                              struct tp_plan *plan, struct tp_err *err)
 {
     struct tp_builder b = {.plan = plan, .request = request, .err = err};
-    uint64_t mark = tp_json_mark();
+    uint64_t before = tp_json_failures();
     *plan = (struct tp_plan){.ckpt = ckpt, .weights = weights};
     b.choices = tp_os_zalloc(weights->count + 1, sizeof *b.choices, err);
     b.taken = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *b.taken, err);
@@ -41,16 +41,16 @@ enum tp_code tp_plan_convert(const struct tp_checkpoint *ckpt, const struct tp_w
         (code = tp_plan_check_origins(ckpt, weights, !file_name, err)) == TP_OK &&
         (code = tp_plan_check_importance(&b)) == TP_OK && (code = tp_plan_units(&b)) == TP_OK &&
         (code = tp_plan_check_excluded(&b)) == TP_OK &&
-        (code = tp_plan_stats(&b)) == TP_OK && (code = tp_plan_recast(&b)) == TP_OK &&
+        (code = tp_plan_stats(&b)) == TP_OK && (code = tp_plan_convert_scales(&b)) == TP_OK &&
         (code = keep_the_rest(&b)) == TP_OK) {
         tp_builder_close(&b); /* what comes now needs the memory */
-        code = tp_plan_check_takers(plan, err);
+        code = tp_plan_check_unique_sources(plan, err);
         if (code == TP_OK)
             code = tp_plan_files(&b, file_name);
     }
     if (code == TP_OK)
         code = file_name ? tp_config_dispensable(plan, err) : tp_config_check(plan, err);
-    code = tp_json_check(mark, code, err);
+    code = tp_json_check(before, code, err);
     tp_builder_close(&b);
     if (code)
         tp_plan_close(plan);

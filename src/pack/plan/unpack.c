@@ -13,7 +13,7 @@ enum tp_code tp_plan_unpack(const struct tp_checkpoint *ckpt, const struct tp_we
 {
     struct tp_request request = {.shard_size = shard_size, .restore = true, .dtype = dtype};
     struct tp_builder b = {.plan = plan, .request = &request, .err = err};
-    uint64_t mark = tp_json_mark();
+    uint64_t before = tp_json_failures();
     *plan = (struct tp_plan){.ckpt = ckpt, .weights = weights, .restores = true};
     b.taken = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *b.taken, err);
     enum tp_code code = b.taken ? tp_plan_find_unread(&b) : TP_E_MEMORY;
@@ -35,7 +35,7 @@ enum tp_code tp_plan_unpack(const struct tp_checkpoint *ckpt, const struct tp_we
         code = tp_plan_files(&b, file_name);
     if (code == TP_OK && !file_name)
         code = tp_config_check(plan, err);
-    code = tp_json_check(mark, code, err);
+    code = tp_json_check(before, code, err);
     tp_builder_close(&b);
     if (code)
         tp_plan_close(plan);

@@ -10,7 +10,7 @@
 #include "pack/os/threads.h"
 #include "pack/prove/prove_rows.h"
 #include "pack/prove/prove_weight.h"
-#include "pack/source/source_check.h"
+#include "pack/source/weight_complete.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -24,8 +24,8 @@ enum {
     GROUP_ROWS = 128,
     ROUNDS = 9,        /* of which the median is the time */
     ROUND_US = 2000,   /* about so long */
-    MOST_LAUNCHES = 200,
-    MOST_SETS = 32,    /* copies of a weight that launches take in turn */
+    MAX_LAUNCHES = 200,
+    MAX_SETS = 32,     /* copies of a weight that launches take in turn */
     CACHES = 4,        /* so many times the cache do these make up */
     MESSAGE = 512,
 };
@@ -36,7 +36,7 @@ struct work {
     struct tp_prove_result *result;
     struct tp_prove_reference reference;
     struct tp_prove_weight weight;
-    struct tilepack_prove_operands sets[MOST_SETS];
+    struct tilepack_prove_operands sets[MAX_SETS];
     size_t set_count;
     void *rows, *row_scales, *out;
     struct tp_buffer host, scales, got;
@@ -100,7 +100,7 @@ static void free_rows(struct work *w)
 }
 
 /* Room on the device and here for m rows of `experts` experts, and for what they give. */
-static enum tp_code rows_room(struct work *w, uint64_t experts, uint64_t m, struct tp_err *err)
+static enum tp_code reserve_rows(struct work *w, uint64_t experts, uint64_t m, struct tp_err *err)
 {
     struct tp_box3 box = w->result->box;
     uint64_t codes = experts * m * box.k, scales = scale_bytes(w, experts, m);
@@ -109,8 +109,8 @@ static enum tp_code rows_room(struct work *w, uint64_t experts, uint64_t m, stru
         !(w->row_scales = tp_prover_alloc(w->prover, scales, err)) ||
         !(w->out = tp_prover_alloc(w->prover, box.e * m * box.n * 2, err)))
         return TP_E_MEMORY;
-    enum tp_code code = tp_buffer_room(&w->host, codes, err);
-    return code ? code : tp_buffer_room(&w->scales, scales, err);
+    enum tp_code code = tp_buffer_reserve(&w->host, codes, err);
+    return code ? code : tp_buffer_reserve(&w->scales, scales, err);
 }
 
 /* What the host's buffers hold goes to the device; the result is poisoned. */
@@ -194,7 +194,7 @@ static enum tp_code send_units(struct work *w, uint64_t first, uint64_t count, u
                                struct tp_err *err)
 {
     uint64_t k = w->result->box.k, experts = w->reference.blocks ? w->result->box.e : 1;
-    enum tp_code code = rows_room(w, experts, m, err);
+    enum tp_code code = reserve_rows(w, experts, m, err);
     if (code)
         return code;
     float *ones = w->scales.data;
@@ -233,7 +233,7 @@ static enum tp_code random_rows(struct work *w, uint64_t m, struct tp_err *err)
     struct tp_box3 box = w->result->box;
     uint64_t blocks = scale_blocks(w);
     uint32_t layout = tp_prove_problem_of(w->result->kind, box, m).layout;
-    enum tp_code code = rows_room(w, box.e, m, err);
+    enum tp_code code = reserve_rows(w, box.e, m, err);
     if (code)
         return code;
     uint8_t *codes = w->host.data;
@@ -278,7 +278,7 @@ static enum tp_code judge(struct work *w, struct tp_prove_run *run, uint64_t m,
 {
     struct tp_box3 box = w->result->box;
     double sums[2] = {0};
-    enum tp_code code = tp_buffer_room(&w->got, box.n * 2, err);
+    enum tp_code code = tp_buffer_reserve(&w->got, box.n * 2, err);
     for (uint64_t e = 0; e < box.e && code == TP_OK; e++)
         for (uint32_t lane = 0; lane < w->reference.rows && code == TP_OK; lane++) {
             uint64_t row = w->reference.row[lane];
@@ -311,9 +311,9 @@ static enum tp_code measure(struct work *w, struct tp_prove_run *run, uint64_t m
                                             w->set_count, l, err);
     if (code)
         return code;
-    double wanted = us[0] > 0 ? ROUND_US / us[0] : MOST_LAUNCHES;
+    double wanted = us[0] > 0 ? ROUND_US / us[0] : MAX_LAUNCHES;
     l.rounds = ROUNDS;
-    l.launches = wanted < 2 ? 2 : wanted > MOST_LAUNCHES ? MOST_LAUNCHES : (uint32_t)wanted;
+    l.launches = wanted < 2 ? 2 : wanted > MAX_LAUNCHES ? MAX_LAUNCHES : (uint32_t)wanted;
     code = tp_prove_run_kernel(w->prover, &run->kernel, &problem, w->sets, w->set_count, l, err);
     qsort(us, ROUNDS, sizeof *us, ascending);
     run->microseconds = us[ROUNDS / 2];
@@ -416,7 +416,7 @@ static enum tp_code make_sets(struct work *w, struct tp_err *err)
     uint64_t wanted = tp_ceil_div(CACHES * w->prover->device.cache_bytes, bytes ? bytes : 1);
     w->sets[0] = (struct tilepack_prove_operands){.codes = from->codes, .groups = from->groups,
                                                   .scales = from->scales};
-    for (w->set_count = 1; w->set_count < tp_min_u64(wanted, MOST_SETS); w->set_count++) {
+    for (w->set_count = 1; w->set_count < tp_min_u64(wanted, MAX_SETS); w->set_count++) {
         struct tilepack_prove_operands *set = &w->sets[w->set_count];
         *set = w->sets[0];
         void *codes = p->alloc(from->codes_bytes);
@@ -493,8 +493,8 @@ static enum tp_code find_truth(const struct work *w, const struct tp_checkpoint 
         tp_inspect_find(o->other, o->others, weight->name, &truth->subject, err);
     const struct tp_subject *found = &truth->subject;
     if (code == TP_OK && found->weight)
-        code = tp_source_check(o->other, o->others, (size_t)(found->weight - o->others->items),
-                               err);
+        code = tp_weight_complete(o->other, o->others, (size_t)(found->weight - o->others->items),
+                                  err);
     if (code == TP_OK && (memcmp(&found->box, &box, sizeof box) != 0 || found->from_rows)) {
         tp_err_path(err, o->other->path);
         code = tp_fail(err, TP_E_INPUT, "it is [%llu,%llu,%llu] there, and [%llu,%llu,%llu] here",
@@ -538,7 +538,7 @@ enum tp_code tp_prove(const struct tp_checkpoint *ckpt, const struct tp_weights 
     *result = (struct tp_prove_result){.name = weight->name, .kind = kind,
                                        .rank = (uint32_t)weight->form->rank,
                                        .box = weight->form->box};
-    enum tp_code code = tp_source_check(ckpt, weights, number, err);
+    enum tp_code code = tp_weight_complete(ckpt, weights, number, err);
     if (code)
         return code;
     result->format = weight->form->format->name;

@@ -64,20 +64,20 @@ struct sums {
 /* Up to 32 products for each row of X. */
 static void add_step(struct sums *s, const double *weights, const double *x, uint64_t count)
 {
-    double before[LANES], most[LANES];
+    double before[LANES], max[LANES];
     for (int i = 0; i < LANES; i++) {
         before[i] = s->sum[i];
-        most[i] = fabs(s->sum[i]);
+        max[i] = fabs(s->sum[i]);
     }
     for (uint64_t k = 0; k < count; k++)
         for (int i = 0; i < LANES; i++) {
             double p = weights[k] * x[k * LANES + (uint64_t)i], size = fabs(p);
             before[i] += p;
-            most[i] = size > most[i] ? size : most[i];
+            max[i] = size > max[i] ? size : max[i];
         }
     for (int i = 0; i < LANES; i++) {
         double size = fabs(before[i]);
-        s->error[i] += step_error * (size > most[i] ? size : most[i]);
+        s->error[i] += step_error * (size > max[i] ? size : max[i]);
         s->sum[i] = before[i];
     }
 }

@@ -1,4 +1,4 @@
-/* Random and unit rows. A random row is a stretch of one pool of random codes, which begins
+/* Random and unit rows. A random row is a range of one pool of random codes, which begins
  * somewhere else for every expert and row: a large X is then no more than copying. */
 #include "pack/prove/prove_rows.h"
 

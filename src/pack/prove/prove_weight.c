@@ -78,7 +78,7 @@ static enum tp_code block_scales(struct loader *l, const struct tp_op_out *out, 
     struct tp_layout layout;
     enum tp_code code = tp_op_layout(&l->weight->form->op, i, (struct tp_box3){1, l->n, l->k},
                                      &layout, err);
-    if (code || (code = tp_buffer_room(&l->scales, rows * columns * sizeof(float), err)))
+    if (code || (code = tp_buffer_reserve(&l->scales, rows * columns * sizeof(float), err)))
         return code;
     float *to = l->scales.data;
     for (uint64_t r = 0; r < rows; r++)

@@ -14,7 +14,7 @@ enum {
     TP_MAX_LISTS = 8,
     TP_MAX_REFUSALS = 4,
     TP_MAX_SIGNS = 8,
-    TP_QUANTIZER_MOST = 1 << 20, /* bytes of a user's file */
+    TP_QUANTIZER_MAX = 1 << 20, /* bytes of a user's file */
 };
 
 /* A stored form: a format, in the spelling of this quantizer. */
@@ -22,8 +22,8 @@ struct tp_quantizer_form {
     const char *format;      /* its name */
     const char *suffix;      /* of the tensor of codes; "" where the weight's name is its name */
     enum tp_dtype dtype;     /* of that tensor */
-    const char *joint;       /* between the weight's name and all suffixes */
-    const char *stem;        /* the weight's name must end like this, or NULL */
+    const char *separator;   /* between the weight's name and all suffixes */
+    const char *base;        /* the weight's name must end like this, or NULL */
     const char *absent[TP_MAX_WORDS]; /* suffixes of tensors that must not be there, or NULL */
     const char *says[TP_MAX_WORDS];   /* "format" of a group of config.json, or NULL */
     const char *marker;      /* what the marker beside the codes must say, or NULL */
@@ -54,7 +54,7 @@ struct tp_quantizer_list {
     const char *key;
     enum tp_list_match match;
     const char *prefix;  /* entries are the members of an object whose keys begin so, or NULL */
-    json_int_t least_bits; /* only members with so many "bits" or more; 0: all */
+    json_int_t min_bits; /* only members with so many "bits" or more; 0: all */
 };
 
 /* A value in the description for which no form is here. */

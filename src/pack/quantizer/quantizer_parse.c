@@ -88,8 +88,8 @@ static enum tp_code parse_form(const json_t *json, struct tp_quantizer_form *for
         (code = text_of(json, in, "format", true, &form->format, err)) ||
         (code = text_of(json, in, "codes", true, &form->suffix, err)) ||
         (code = text_of(json, in, "dtype", true, &dtype, err)) ||
-        (code = text_of(json, in, "joint", false, &form->joint, err)) ||
-        (code = text_of(json, in, "stem", false, &form->stem, err)) ||
+        (code = text_of(json, in, "joint", false, &form->separator, err)) ||
+        (code = text_of(json, in, "stem", false, &form->base, err)) ||
         (code = text_of(json, in, "marker", false, &form->marker, err)) ||
         (code = text_of(json, in, "refused", false, &form->refused, err)) ||
         (code = words_of(json, in, "absent", form->absent, err)) ||
@@ -99,7 +99,7 @@ static enum tp_code parse_form(const json_t *json, struct tp_quantizer_form *for
         return code;
     form->transposed = stack == 1;
     form->interleaved = stack == 2;
-    form->joint = form->joint ? form->joint : ".";
+    form->separator = form->separator ? form->separator : ".";
     form->spelled = json_object_get(json, "spelled");
     form->dtype = tp_dtype_parse(dtype, strlen(dtype));
     if (form->dtype == TP_DTYPE_NONE)
@@ -123,7 +123,7 @@ static enum tp_code parse_list(const json_t *json, struct tp_quantizer_list *lis
         (code = word_of(json_object_get(json, "match"), in, "match", matches, &match, err)))
         return code;
     list->match = (enum tp_list_match)match;
-    list->least_bits = json_integer_value(json_object_get(json, "bits"));
+    list->min_bits = json_integer_value(json_object_get(json, "bits"));
     return TP_OK;
 }
 
@@ -235,13 +235,13 @@ enum tp_code tp_quantizer_parse(const char *text, size_t size, struct tp_quantiz
                                 struct tp_err *err)
 {
     json_error_t where;
-    uint64_t mark = tp_json_mark();
+    uint64_t before = tp_json_failures();
     json_t *json = tp_json_load(text, size, &where);
     memset(quantizer, 0, sizeof *quantizer);
     quantizer->json = json;
     enum tp_code code = json ? parse_all(json, quantizer, err)
                              : tp_fail(err, TP_E_INPUT, "line %d: %s", where.line, where.text);
-    code = tp_json_check(mark, code, err);
+    code = tp_json_check(before, code, err);
     if (code)
         tp_quantizer_close(quantizer);
     return code;

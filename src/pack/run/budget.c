@@ -1,19 +1,19 @@
-/* Memory by arithmetic: the shares of lanes and leaves, and when to drop behind. */
+/* Memory by arithmetic: the shares of contexts and leaves, and when to drop behind. */
 #include "pack/run/budget.h"
 
 #include "base/num.h"
 #include "pack/file/leafhash.h"
 #include "pack/file/zst.h"
 #include "pack/os/os.h"
+#include "pack/run/byte_budget.h"
 #include "pack/run/device.h"
-#include "pack/run/room.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define PROGRAM TP_OS_PROGRAM_BYTES
-#define LEAST (UINT64_C(8) << 20)
+#define MIN_BYTES (UINT64_C(8) << 20)
 #define ARCHIVES (UINT64_C(64) << 20)
 /* What a worker takes however small its boxes are: for copies, and its stack and heap. */
 #define WORKER (TP_LEAF_BYTES + (UINT64_C(128) << 10))
@@ -32,7 +32,7 @@ bool tp_budget_too_large(uint64_t bytes)
     return bytes > cache_limit();
 }
 
-/* Lowers run->jobs until they, and their smallest boxes, fit into the lanes' memory. *needed:
+/* Lowers run->jobs until they, and their smallest boxes, fit into the contexts' memory. *needed:
  * what one worker needs for the largest of them, in unit *worst. */
 static enum tp_code fit_jobs(const struct tp_plan *plan, struct tp_run_options *run,
                              uint64_t *needed, const struct tp_unit **worst, struct tp_err *err)
@@ -44,9 +44,9 @@ static enum tp_code fit_jobs(const struct tp_plan *plan, struct tp_run_options *
         if (u > 0 && tp_same_boxes(plan, unit, unit - 1))
             continue;
         for (uint64_t memory;; run->jobs /= 2) {
-            struct tp_box_wish wish = tp_run_wish(run, run->jobs);
+            struct tp_box_hints wanted = tp_run_box_hints(run, run->jobs);
             struct tp_grid grid;
-            enum tp_code code = tp_unit_boxes(plan, unit, &wish, &grid, err);
+            enum tp_code code = tp_unit_boxes(plan, unit, &wanted, &grid, err);
             if (code)
                 return code;
             memory = tp_grid_memory(plan, unit, &grid);
@@ -54,7 +54,7 @@ static enum tp_code fit_jobs(const struct tp_plan *plan, struct tp_run_options *
                 *needed = memory;
                 *worst = unit;
             }
-            if (memory <= wish.memory || run->jobs == 1)
+            if (memory <= wanted.memory || run->jobs == 1)
                 break;
         }
     }
@@ -95,11 +95,11 @@ static uint64_t archive_memory(const struct tp_plan *plan, uint64_t rest, unsign
         return 0;
     for (size_t u = 0; u < plan->unit_count; u++)
         scattered = tp_max_u64(scattered, scattered_bytes(plan, &plan->units[u]));
-    uint64_t wish = tp_max_u64(tp_min_u64((workers + 2) * largest + scattered, rest / 2),
-                               tp_min_u64(ARCHIVES, rest / 4));
-    uint64_t frames = tp_max_u64(largest, wish) / largest;
+    uint64_t wanted = tp_max_u64(tp_min_u64((workers + 2) * largest + scattered, rest / 2),
+                                 tp_min_u64(ARCHIVES, rest / 4));
+    uint64_t frames = tp_max_u64(largest, wanted) / largest;
     *jobs = (unsigned)tp_min_u64(workers, frames > 3 ? frames - 2 : 1);
-    return tp_max_u64(largest, wish);
+    return tp_max_u64(largest, wanted);
 }
 
 /* What compressing takes, one shard at a time; *threads of it. */
@@ -113,7 +113,8 @@ static uint64_t encoder_memory(const struct tp_run_options *run, uint64_t rest, 
     return tp_zst_memory((int)run->zstd, *threads);
 }
 
-/* What is known of each file by the end, beside what is known of them now: small ones may be many. */
+/* What is known of each file by the end, beside what is known of them now: small ones may be
+ * many. */
 static uint64_t listed_bytes(const struct tp_plan *plan)
 {
     enum { ENTRY = 160 };
@@ -123,8 +124,8 @@ static uint64_t listed_bytes(const struct tp_plan *plan)
     return bytes;
 }
 
-/* Index and manifest are made one after the other when the lanes are gone: texts of all tensors and
- * weights, as the headers are, but with more white space. */
+/* Index and manifest are made one after the other when the contexts are gone: texts of all tensors
+ * and weights, as the headers are, but with more white space. */
 static uint64_t text_bytes(const struct tp_plan *plan)
 {
     uint64_t bytes = 0;
@@ -140,14 +141,14 @@ static enum tp_code divide(const struct tp_plan *plan, uint64_t rest, struct tp_
     bool gpu = run->devices != NULL, asked = run->memory != 0;
     uint64_t files, needed;
     unsigned encoders;
-    uint64_t archives = archive_memory(plan, rest, &run->jobs), lanes = gpu ? 4 : 2;
+    uint64_t archives = archive_memory(plan, rest, &run->jobs), shares = gpu ? 4 : 2;
     uint64_t beside = archives + encoder_memory(run, rest, &encoders);
     const struct tp_unit *worst = NULL;
-    if (asked && rest < beside + LEAST)
+    if (asked && rest < beside + MIN_BYTES)
         return tp_os_fail_limit(err);
-    rest = tp_max_u64(rest > beside ? rest - beside : 0, LEAST);
+    rest = tp_max_u64(rest > beside ? rest - beside : 0, MIN_BYTES);
     tp_zst_cache_limit(archives);
-    run->memory = rest / lanes;
+    run->memory = rest / shares;
     run->drop_source = !tp_add_u64(&files, plan->bytes_in, plan->bytes_out) ||
                        tp_budget_too_large(files);
     *budget = (struct tp_budget){.leaves = gpu ? rest / 2 : rest / 4, .encoders = encoders,
@@ -155,8 +156,8 @@ static enum tp_code divide(const struct tp_plan *plan, uint64_t rest, struct tp_
     enum tp_code code = gpu ? TP_OK : fit_jobs(plan, run, &needed, &worst, err);
     if (worst && needed > run->memory) /* one worker with one large box: what leaves do not need */
         run->memory = tp_min_u64(needed, rest - budget->leaves);
-    if (run->room)
-        run->room->most = (rest - budget->leaves - run->memory) / 4 * 3;
+    if (run->shared_budget)
+        run->shared_budget->max = (rest - budget->leaves - run->memory) / 4 * 3;
     if (code || !asked || !worst || needed <= run->memory)
         return code;
     tp_err_tensor(err, worst->name);
@@ -170,10 +171,10 @@ static enum tp_code divide(const struct tp_plan *plan, uint64_t rest, struct tp_
 enum tp_code tp_budget_run(const struct tp_plan *plan, struct tp_run_options *run,
                            struct tp_budget *budget, struct tp_err *err)
 {
-    uint64_t heap = tp_os_heap_bytes(), most = run->memory ? run->memory : TP_RUN_WORK;
+    uint64_t heap = tp_os_heap_bytes(), max = run->memory ? run->memory : TP_RUN_WORK;
     uint64_t used = heap + listed_bytes(plan) + PROGRAM -
                     (run->devices ? tp_min_u64(heap, run->devices->driver) : 0);
-    uint64_t rest = most > used ? most - used : 0;
+    uint64_t rest = max > used ? max - used : 0;
     if (run->memory && rest < text_bytes(plan))
         return tp_os_fail_limit(err);
     if (run->work && run->work < rest) {

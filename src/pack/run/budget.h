@@ -15,14 +15,14 @@ struct tp_budget {
 
 /* Divides run->memory, the most bytes that the whole process should take (0: TP_RUN_WORK, and
  * nothing is refused): less what is allocated by now, and the sink's share, it becomes that of
- * the lanes, of run->work at most if one of them can work with that; as many of run->jobs remain
+ * the contexts, of run->work at most if one of them can work with that; as many of run->jobs remain
  * as it is enough for. Sets run->drop_source as well, and
- * how much of compressed sources is kept unpacked, and run->room: a part of what is left by then.
- * Encoders have their share first; there are as
- * many as half of the memory is enough for. With a GPU most boxes are in its pinned
- * memory, so the leaves have more. Drops when source and output together are too large.
- * TP_E_MEMORY when plan and headers have left too little for the smallest box of one worker, or for
- * the texts at the end: to be called before anything is written. */
+ * how much of compressed sources is kept unpacked, and run->shared_budget: a part of what is left
+ * by then. Encoders have their share first; there are as many as half of the memory is enough for.
+ * With a GPU most boxes are in its pinned memory, so the leaves have more. Drops when source and
+ * output together are too large. TP_E_MEMORY when plan and headers have left too little for the
+ * smallest box of one worker, or for the texts at the end: to be called before anything is
+ * written. */
 enum tp_code tp_budget_run(const struct tp_plan *plan, struct tp_run_options *run,
                            struct tp_budget *budget, struct tp_err *err);
 

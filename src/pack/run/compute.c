@@ -1,9 +1,9 @@
-/* Compute: arenas, and the choice between CPU rows and a GPU lane for each box. */
+/* Compute: arenas, and the choice between CPU rows and a GPU slot for each box. */
 #include "pack/run/compute.h"
 
 #include "base/num.h"
 #include "kernels/cuda/cuda.h"
-#include "kernels/op/recast.h"
+#include "kernels/op/convert_scales.h"
 #include "pack/os/buffer.h"
 #include "pack/os/stage.h"
 
@@ -15,18 +15,18 @@
 static enum tp_code grow(struct tp_arena *arena, uint64_t bytes, struct tp_err *err)
 {
     struct tp_buffer buffer = {arena->base, arena->capacity};
-    enum tp_code code = tp_buffer_room(&buffer, bytes, err);
+    enum tp_code code = tp_buffer_reserve(&buffer, bytes, err);
     *arena = (struct tp_arena){buffer.data, buffer.capacity, 0};
     return code;
 }
 
 /* Empties an arena that can grow and makes room; returns its base or NULL. */
-static void *room(struct tp_arena *arena, uint64_t bytes, struct tp_err *err)
+static void *reserve(struct tp_arena *arena, uint64_t bytes, struct tp_err *err)
 {
     return grow(arena, tp_max_u64(bytes, ALIGN), err) ? NULL : arena->base;
 }
 
-void *tp_arena_take(struct tp_arena *arena, uint64_t bytes)
+void *tp_arena_allocate(struct tp_arena *arena, uint64_t bytes)
 {
     void *at = arena->base + arena->used;
     arena->used += tp_round_up(bytes, ALIGN);
@@ -49,14 +49,14 @@ enum tp_code tp_compute_begin(struct tp_compute *c, uint64_t in_bytes, uint64_t 
 
 void *tp_compute_bytes(struct tp_compute *c, uint64_t bytes, struct tp_err *err)
 {
-    return room(&c->host_in, bytes, err);
+    return reserve(&c->host_in, bytes, err);
 }
 
-void tp_op_take(const struct tp_op_at *at, struct tp_arena *arena, void *buffers[TP_MAX_OUT])
+void tp_op_allocate(const struct tp_op_at *at, struct tp_arena *arena, void *buffers[TP_MAX_OUT])
 {
     for (uint32_t i = 0; i < at->op->outs; i++)
         buffers[i] = at->op->out[i].role == TP_ROLE_WORDS ? NULL
-                                                          : tp_arena_take(arena, at->bytes[i]);
+                                                          : tp_arena_allocate(arena, at->bytes[i]);
 }
 
 static bool on_device(const struct tp_compute *c)
@@ -64,7 +64,7 @@ static bool on_device(const struct tp_compute *c)
     return c->cuda && c->in == &c->pinned_in;
 }
 
-/* Whether the box is in the lane and the GPU can read or write this operation. */
+/* Whether the box is in the slot and the GPU can read or write this operation. */
 static bool device_has(const struct tp_compute *c, const struct tp_op *op)
 {
     return on_device(c) && tp_device_can(op);
@@ -85,7 +85,7 @@ static enum tp_code run_device(struct tp_compute *c, enum tp_cuda_kind kind,
 static enum tp_code take_bytes(struct tp_compute *c, size_t bytes, struct tp_args *args,
                                struct tp_err *err)
 {
-    args->scratch = room(&c->scratch, bytes, err);
+    args->scratch = reserve(&c->scratch, bytes, err);
     return args->scratch ? TP_OK : TP_E_MEMORY;
 }
 
@@ -95,8 +95,8 @@ static enum tp_code take_scratch(struct tp_compute *c, const struct tp_op *op,
     return take_bytes(c, tp_encode_scratch(op, args->box), args, err);
 }
 
-/* Values that the CPU decoded are not in the lane, and stay with the CPU. */
-static bool in_lane(const struct tp_compute *c, const void *data)
+/* Values that the CPU decoded are not in the slot, and stay with the CPU. */
+static bool in_slot(const struct tp_compute *c, const void *data)
 {
     const uint8_t *at = data;
     return on_device(c) && at >= c->in->base && at < c->in->base + c->in->capacity;
@@ -105,7 +105,7 @@ static bool in_lane(const struct tp_compute *c, const void *data)
 enum tp_code tp_compute_encode(struct tp_compute *c, const struct tp_op *op, struct tp_args *args,
                                struct tp_err *err)
 {
-    if (in_lane(c, args->in[0]) && tp_device_can(op))
+    if (in_slot(c, args->in[0]) && tp_device_can(op))
         return run_device(c, TP_CUDA_ENCODE, NULL, op, TP_DTYPE_NONE, args, err);
     enum tp_stage before = tp_stage_set(TP_STAGE_KERNEL);
     enum tp_code code = take_scratch(c, op, args, err);
@@ -119,21 +119,21 @@ enum tp_code tp_compute_encode(struct tp_compute *c, const struct tp_op *op, str
 static enum tp_code recast(struct tp_compute *c, const struct tp_op *from, const struct tp_op *to,
                            struct tp_args *args, struct tp_err *err)
 {
-    const struct tp_op as = tp_recast_op(from, to);
-    uint8_t *scales = room(&c->values, tp_recast_bytes(args->box), err);
+    const struct tp_op as = tp_convert_scales_op(from, to);
+    uint8_t *scales = reserve(&c->values, tp_convert_scales_bytes(args->box), err);
     enum tp_code code = scales ? take_scratch(c, to, args, err) : TP_E_MEMORY;
     if (code)
         return code;
-    tp_recast_scales(from, to, args, scales);
+    tp_convert_scales(from, to, args, scales);
     args->in[tp_op_find(from, TP_ROLE_SCALE)] = scales;
     if ((code = tp_args_check(args, err)) == TP_OK)
         tp_repack_find(&as, to)(&as, to, args);
     return code ? code : tp_args_check(args, err);
 }
 
-static enum tp_code recast_on_host(struct tp_compute *c, const struct tp_op *from,
-                                   const struct tp_op *to, struct tp_args *args,
-                                   struct tp_err *err)
+static enum tp_code convert_scales_on_host(struct tp_compute *c, const struct tp_op *from,
+                                           const struct tp_op *to, struct tp_args *args,
+                                           struct tp_err *err)
 {
     enum tp_stage before = tp_stage_set(TP_STAGE_KERNEL);
     enum tp_code code = recast(c, from, to, args, err);
@@ -145,7 +145,7 @@ enum tp_code tp_compute_repack(struct tp_compute *c, const struct tp_op *from,
                                const struct tp_op *to, struct tp_args *args, struct tp_err *err)
 {
     if (from->codec != to->codec)
-        return recast_on_host(c, from, to, args, err);
+        return convert_scales_on_host(c, from, to, args, err);
     if (device_has(c, from) && device_has(c, to))
         return run_device(c, TP_CUDA_REPACK, from, to, TP_DTYPE_NONE, args, err);
     enum tp_stage before = tp_stage_set(TP_STAGE_KERNEL);
@@ -183,7 +183,7 @@ enum tp_code tp_compute_requantize(struct tp_compute *c, const struct tp_op *fro
         return run_device(c, TP_CUDA_REQUANT, from, to, via, args, err);
     struct tp_args decode = *args;
     decode.dtype = args->dtype = via;
-    decode.out[0] = room(&c->values, tp_value_bytes(args->box, via), err);
+    decode.out[0] = reserve(&c->values, tp_value_bytes(args->box, via), err);
     if (!decode.out[0])
         return TP_E_MEMORY;
     enum tp_code code = decode_on_host(c, from, &decode, err);

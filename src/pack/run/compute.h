@@ -1,7 +1,7 @@
 /* Compute: one worker's buffers, and kernels run on them by the CPU or a GPU.
  *
  * Inputs and outputs of a box lie in two arenas. With a GPU these are the pinned
- * buffers of its lane; a box that does not fit them is done by the CPU, so a small
+ * buffers of its slot; a box that does not fit them is done by the CPU, so a small
  * GPU only costs speed. The bytes are the same either way.
  */
 #ifndef TP_PACK_COMPUTE_H
@@ -9,7 +9,7 @@
 
 #include "kernels/op/op_at.h"
 
-struct tp_cuda_lane;
+struct tp_cuda_slot;
 
 struct tp_arena {
     uint8_t *base; /* 64-byte aligned */
@@ -17,7 +17,7 @@ struct tp_arena {
 };
 
 struct tp_compute {
-    struct tp_cuda_lane *cuda; /* NULL: CPU only */
+    struct tp_cuda_slot *cuda; /* NULL: CPU only */
     struct tp_arena host_in, host_out, pinned_in, pinned_out;
     struct tp_arena values, scratch;
     struct tp_arena *in, *out; /* the pair in use for this box */
@@ -33,10 +33,10 @@ enum tp_code tp_compute_begin(struct tp_compute *c, uint64_t in_bytes, uint64_t 
 void *tp_compute_bytes(struct tp_compute *c, uint64_t bytes, struct tp_err *err);
 
 /* The next `bytes` of an arena that begin() made room for. */
-void *tp_arena_take(struct tp_arena *arena, uint64_t bytes);
+void *tp_arena_allocate(struct tp_arena *arena, uint64_t bytes);
 
 /* Takes a buffer for each output (NULL for layout words) from the arena: at->total bytes. */
-void tp_op_take(const struct tp_op_at *at, struct tp_arena *arena, void *buffers[TP_MAX_OUT]);
+void tp_op_allocate(const struct tp_op_at *at, struct tp_arena *arena, void *buffers[TP_MAX_OUT]);
 
 /* Run on the device when the box is there, else on the CPU. args->in and out are
  * what was taken from c->in and c->out; scratch is provided here. */

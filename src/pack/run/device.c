@@ -1,4 +1,4 @@
-/* Devices: choosing by measurement, and opening lanes. */
+/* Devices: choosing by measurement, and opening slots. */
 #include "pack/run/device.h"
 
 #include "base/num.h"
@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Together 240 MiB of pinned memory. Few lanes do not fill a GPU's copy engines where
+/* Together 240 MiB of pinned memory. Few slots do not fill a GPU's copy engines where
  * a worker reads its source twice or in short runs; small slots cut columns short. */
 #define SLOT_BYTES (UINT64_C(10) << 20)
-#define LEAST_SLOT (UINT64_C(1) << 20)
+#define MIN_SLOT (UINT64_C(1) << 20)
 #define LANES 12
 #define SAMPLE_BYTES (UINT64_C(8) << 20)
 /* Seconds that starting the CUDA runtime and pinning memory take. */
@@ -54,12 +54,12 @@ static enum tp_code parse_list(const char *spec, struct tp_devices *devices, int
     return devices->count ? TP_OK : tp_fail(err, TP_E_USAGE, "--device '%s' names no GPU", spec);
 }
 
-/* Small jobs take small lanes: pinning memory costs more than they do. */
+/* Small jobs take small slots: pinning memory costs more than they do. */
 static void size_slot(const struct tp_plan *plan, struct tp_devices *devices)
 {
-    devices->lanes_per_device = LANES;
+    devices->slots_per_device = LANES;
     devices->slot = SLOT_BYTES;
-    while (devices->slot > LEAST_SLOT &&
+    while (devices->slot > MIN_SLOT &&
            devices->slot * LANES * devices->count > 2 * plan->bytes_in)
         devices->slot /= 2;
 }
@@ -71,9 +71,9 @@ static void fit_slot(struct tp_devices *devices)
     uint64_t budget = devices->memory;
     if (!budget && tp_cuda_query(devices->id[0], &info, NULL) == TP_OK)
         budget = info.memory_free / 2;
-    /* a lane holds input, output and, when it decodes first, the values */
-    while (budget && devices->slot > LEAST_SLOT &&
-           devices->slot * 4 * devices->lanes_per_device > budget)
+    /* a slot holds input, output and, when it decodes first, the values */
+    while (budget && devices->slot > MIN_SLOT &&
+           devices->slot * 4 * devices->slots_per_device > budget)
         devices->slot /= 2;
 }
 
@@ -113,7 +113,7 @@ static uint64_t sample_memory(const struct sample *sample)
            tp_encode_scratch(&sample->unit->form->op, sample->box);
 }
 
-static bool make_sample(const struct tp_plan *plan, uint64_t most_memory, struct sample *sample)
+static bool make_sample(const struct tp_plan *plan, uint64_t max_memory, struct sample *sample)
 {
     uint64_t gn, gk;
     sample->unit = sample_unit(plan);
@@ -124,8 +124,8 @@ static bool make_sample(const struct tp_plan *plan, uint64_t most_memory, struct
     gk = gk ? gk : sample->unit->form->box.k; /* of a block that is a whole row */
     if (!gn || !gk)
         return false; /* nothing but empty weights */
-    uint64_t most = tp_max_u64(SAMPLE_BYTES / (gn * width) / gk * gk, gk);
-    sample->box = (struct tp_box3){1, gn, tp_min_u64(sample->unit->form->box.k, most)};
+    uint64_t max = tp_max_u64(SAMPLE_BYTES / (gn * width) / gk * gk, gk);
+    sample->box = (struct tp_box3){1, gn, tp_min_u64(sample->unit->form->box.k, max)};
     while (sample->box.n * sample->box.k * width < SAMPLE_BYTES &&
            sample->box.n * 2 <= sample->unit->form->box.n)
         sample->box.n *= 2;
@@ -135,7 +135,7 @@ static bool make_sample(const struct tp_plan *plan, uint64_t most_memory, struct
         if (tp_op_at(&sample->unit->form->op, sample->box, false, &sample->at, NULL))
             return false;
     } while ((sample->at.total > SAMPLE_BYTES && shorten(&sample->box.k, gk)) ||
-             (sample_memory(sample) > most_memory &&
+             (sample_memory(sample) > max_memory &&
               (shorten(&sample->box.n, gn) || shorten(&sample->box.k, gk))));
     return true;
 }
@@ -163,11 +163,11 @@ static double measure(struct tp_compute *compute, const struct sample *sample)
         struct tp_args args = {.box = sample->box, .dtype = sample->unit->form->dtype, .global = 1};
         if (tp_compute_begin(compute, sample->in_bytes, sample->at.total, NULL))
             return 0;
-        void *in = tp_arena_take(compute->in, sample->in_bytes);
+        void *in = tp_arena_allocate(compute->in, sample->in_bytes);
         if (round == 0)
             fill(in, sample->in_bytes, args.dtype);
         args.in[0] = in;
-        tp_op_take(&sample->at, compute->out, args.out);
+        tp_op_allocate(&sample->at, compute->out, args.out);
         args.to_at = &sample->at;
         double start = tp_now();
         if (tp_compute_encode(compute, &sample->unit->form->op, &args, NULL))
@@ -192,7 +192,7 @@ static double measure_gpu(const struct tp_devices *devices, const struct sample 
     struct tp_devices one = *devices;
     struct tp_compute compute[LANES] = {0};
     one.count = 1;
-    one.lanes_per_device = 1;
+    one.slots_per_device = 1;
     double rate = 0;
     if (tp_devices_open(&one, compute, NULL) == TP_OK &&
         sample->in_bytes <= one.slot && sample->at.total <= one.slot)
@@ -202,7 +202,7 @@ static double measure_gpu(const struct tp_devices *devices, const struct sample 
 }
 
 /* Half of what the process may take more: the other half is for what buffers waste. */
-static uint64_t room_of(uint64_t memory)
+static uint64_t budget_of(uint64_t memory)
 {
     uint64_t used = tp_os_heap_bytes() + TP_OS_PROGRAM_BYTES;
     return !memory ? UINT64_MAX : memory > used ? (memory - used) / 2 : 0;
@@ -212,7 +212,7 @@ static void choose_auto(const struct tp_plan *plan, unsigned jobs, uint64_t memo
                         struct tp_devices *devices)
 {
     struct sample sample;
-    if (!make_sample(plan, room_of(memory), &sample)) {
+    if (!make_sample(plan, budget_of(memory), &sample)) {
         use_cpu(devices, "nothing is quantized, only copied");
         return;
     }
@@ -232,7 +232,7 @@ static void choose_auto(const struct tp_plan *plan, unsigned jobs, uint64_t memo
     devices->count = 1;
     devices->id[0] = 0;
     size_slot(plan, devices);
-    /* copies of one lane overlap the kernels of another: one lane is half the rate */
+    /* copies of one slot overlap the kernels of another: one slot is half the rate */
     double gpu = measure_gpu(devices, &sample) * 2;
     if (bytes / cpu <= bytes / (gpu > 0 ? gpu : 1) + START_SECONDS) {
         snprintf(why, sizeof why, "%.1f GB/s with %u threads, the GPU %.1f GB/s", cpu / 1e9, jobs,
@@ -319,7 +319,7 @@ static enum tp_code open_one(const struct tp_devices *devices, int device,
 enum tp_code tp_devices_open(struct tp_devices *devices, struct tp_compute *computes,
                              struct tp_err *err)
 {
-    unsigned total = devices->count * devices->lanes_per_device;
+    unsigned total = devices->count * devices->slots_per_device;
     fit_slot(devices);
     for (;; devices->slot /= 2) {
         bool no_memory = false;
@@ -332,7 +332,7 @@ enum tp_code tp_devices_open(struct tp_devices *devices, struct tp_compute *comp
         if (code == TP_OK)
             return TP_OK;
         close_all(computes, i);
-        if (!no_memory || devices->slot <= LEAST_SLOT) {
+        if (!no_memory || devices->slot <= MIN_SLOT) {
             if (err && err->code == TP_OK)
                 *err = failure;
             return code;

@@ -1,4 +1,4 @@
-/* Devices: which of CPU and GPUs do a job, and the lanes opened on them. */
+/* Devices: which of CPU and GPUs do a job, and the slots opened on them. */
 #ifndef TP_PACK_DEVICE_H
 #define TP_PACK_DEVICE_H
 
@@ -13,9 +13,9 @@ enum { TP_MAX_DEVICES = 64 };
 struct tp_devices {
     int id[TP_MAX_DEVICES];
     unsigned count;
-    unsigned lanes_per_device;
+    unsigned slots_per_device;
     uint64_t memory; /* bytes of each GPU that may be taken; 0 = half of what is free */
-    uint64_t slot; /* bytes of each of a lane's two buffers; halved when memory is short */
+    uint64_t slot; /* bytes of each of a slot's two buffers; halved when memory is short */
     uint64_t driver; /* bytes of the heap that starting the driver took, no part of any limit */
     char why[TP_DEVICES_WHY]; /* what was chosen, and the reason, in words */
 };
@@ -32,7 +32,7 @@ enum tp_code tp_devices_choose(const char *spec, const struct tp_plan *plan, uns
  * plan. */
 enum tp_code tp_devices_check(const char *spec, struct tp_err *err);
 
-/* Opens the lanes of all devices into computes[count * lanes_per_device], device by
+/* Opens the slots of all devices into computes[count * slots_per_device], device by
  * device in turn. Halves the slot while memory is short. */
 enum tp_code tp_devices_open(struct tp_devices *devices, struct tp_compute *computes,
                              struct tp_err *err);

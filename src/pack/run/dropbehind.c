@@ -37,7 +37,7 @@ enum tp_code tp_dropbehind_open(struct tp_dropbehind *d, const struct tp_plan *p
     d->tensors = tp_os_zalloc(ckpt->file_count + 1, sizeof *d->tensors, err);
     if (!d->boxes || !d->users || !d->tensors)
         return TP_E_MEMORY;
-    enum tp_code code = tp_traces_open(&d->traces, ckpt, err);
+    enum tp_code code = tp_page_cache_open(&d->cache, ckpt, err);
     if (code)
         return code;
     for (size_t u = 0; u < plan->unit_count; u++) {
@@ -54,9 +54,9 @@ static void release(struct tp_dropbehind *d, uint32_t t)
         return;
     bool last = atomic_fetch_sub(&d->tensors[tensor->file], 1) == 1;
     if (last)
-        tp_traces_drop(&d->traces, tensor->file, 0, d->plan->ckpt->files[tensor->file].size);
+        tp_page_cache_drop(&d->cache, tensor->file, 0, d->plan->ckpt->files[tensor->file].size);
     else
-        tp_traces_drop(&d->traces, tensor->file, tensor->offset, tensor->offset + tensor->bytes);
+        tp_page_cache_drop(&d->cache, tensor->file, tensor->offset, tensor->offset + tensor->bytes);
 }
 
 void tp_dropbehind_box(struct tp_dropbehind *d, uint32_t unit)
@@ -68,13 +68,13 @@ void tp_dropbehind_box(struct tp_dropbehind *d, uint32_t unit)
 void tp_dropbehind_copy(struct tp_dropbehind *d, const struct tp_tensor *tensor, uint64_t offset,
                         uint64_t size)
 {
-    tp_traces_drop(&d->traces, tensor->file, tensor->offset + offset,
-                   tensor->offset + offset + size);
+    tp_page_cache_drop(&d->cache, tensor->file, tensor->offset + offset,
+                       tensor->offset + offset + size);
 }
 
 void tp_dropbehind_close(struct tp_dropbehind *d)
 {
-    tp_traces_close(&d->traces);
+    tp_page_cache_close(&d->cache);
     free(d->boxes);
     free(d->users);
     free(d->tensors);

@@ -4,14 +4,14 @@
 #define TP_PACK_DROPBEHIND_H
 
 #include "pack/plan/cut/box.h"
-#include "pack/source/traces.h"
+#include "pack/source/page_cache.h"
 
 #include <stdatomic.h>
 
 /* {0} does nothing. */
 struct tp_dropbehind {
     const struct tp_plan *plan;
-    struct tp_traces traces; /* of the source */
+    struct tp_page_cache cache; /* of the source */
     atomic_uint *boxes;     /* per unit: not done yet */
     atomic_uint *users;     /* per tensor: units not done yet */
     atomic_uint *tensors;   /* per file: those that have users */

@@ -20,7 +20,7 @@ static bool has_rows(const struct tp_op_out *out)
 void tp_dense_op(const struct tp_op *op, struct tp_dense_op *dense)
 {
     dense->op = *op;
-    dense->op.stretches = 1;
+    dense->op.segments = 1;
     for (uint32_t i = 0; i < op->outs; i++) {
         struct tp_op_out *out = &dense->op.out[i];
         out->word_bits = NULL;
@@ -37,10 +37,10 @@ struct tp_share tp_rows_share(const struct tp_unit *unit, const struct tp_box *b
     const struct tp_unit_form *form = unit->form;
     struct tp_view view = tp_unit_view(unit, box->e, v);
     uint64_t begin = 0, end = box->n + box->size.n;
-    uint64_t pitch = form->dealt ? form->views_per_expert : 1;
-    if (form->dealt)
+    uint64_t pitch = form->interleaved ? form->views_per_expert : 1;
+    if (form->interleaved)
         begin = v;
-    for (uint32_t i = 0; i < v && !form->dealt; i++)
+    for (uint32_t i = 0; i < v && !form->interleaved; i++)
         begin += form->view_rows[i];
     uint64_t skipped = box->n > begin ? tp_ceil_div(box->n - begin, pitch) : 0;
     uint64_t last = end > begin ? tp_ceil_div(end - begin, pitch) : 0;

@@ -1,6 +1,6 @@
-/* Rows of a box that do not lie side by side in their packed source: rows that alternate, or parts
- * that end inside of a tile. What belongs to them is read and put together as a small weight of the
- * same format whose rows and columns lie in order.
+/* Rows of a box that do not lie side by side in their packed source: rows that are interleaved, or
+ * parts that end inside of a tile. What belongs to them is read and put together as a small weight
+ * of the same format whose rows and columns lie in order.
  */
 #ifndef TP_PACK_GATHER_ROWS_H
 #define TP_PACK_GATHER_ROWS_H

@@ -1,13 +1,13 @@
 /* Boxes of tensors in files. A box is in memory a small tensor of its own; its
- * runs are the stretches that lie contiguously in the whole as well.
+ * runs are the ranges that lie contiguously in the whole as well.
  */
 #include "pack/run/packed_io.h"
 
 #include "base/num.h"
 #include "pack/os/os.h"
 #include "pack/run/plain_rows.h"
-#include "pack/source/source_check.h"
 #include "pack/source/source_words.h"
+#include "pack/source/weight_complete.h"
 
 #include <string.h>
 
@@ -24,7 +24,7 @@ struct window {
 
 struct transfer {
     const struct tp_checkpoint *ckpt; /* reading */
-    struct tp_contents *contents;     /* reading: what is known of it, or NULL */
+    struct tp_invariants *invariants; /* reading: what is known of it, or NULL */
     struct tp_sink *sink;             /* writing */
     uint32_t file, output;
     uint64_t offset, bytes; /* of the tensor, when reading */
@@ -33,7 +33,7 @@ struct transfer {
     unsigned bits;
     uint8_t *data;
     struct tp_err *err;
-    struct tp_piece *batch; /* writing: BATCH pieces that are handed over together */
+    struct tp_chunk *batch; /* writing: BATCH chunks that are handed over together */
     size_t batched;
 };
 
@@ -69,8 +69,8 @@ static int read_run(void *arg, uint64_t whole, uint64_t part, uint64_t length)
     uint64_t at = whole * t->bits / 8, size = length * t->bits / 8;
     uint8_t *to = t->data + part * t->bits / 8;
     enum tp_code code = (size < SHORT ? read_short : read_at)(t, at, size, to);
-    if (code == TP_OK && t->contents)
-        code = tp_contents_check(t->contents, t->file, to, size, t->offset + at, t->err);
+    if (code == TP_OK && t->invariants)
+        code = tp_invariants_check(t->invariants, t->file, to, size, t->offset + at, t->err);
     return (int)code;
 }
 
@@ -91,7 +91,7 @@ static enum tp_code hand_over(struct transfer *t)
 static int write_run(void *arg, uint64_t whole, uint64_t part, uint64_t length)
 {
     struct transfer *t = arg;
-    t->batch[t->batched++] = (struct tp_piece){whole * t->bits / 8, t->data + part * t->bits / 8,
+    t->batch[t->batched++] = (struct tp_chunk){whole * t->bits / 8, t->data + part * t->bits / 8,
                                                length * t->bits / 8};
     return t->batched < BATCH ? 0 : (int)hand_over(t);
 }
@@ -125,11 +125,11 @@ static enum tp_code check_codes(const struct tp_checkpoint *ckpt, const struct t
     enum tp_code code =
         tp_source_codes_check(&weight->form->op, size, (const void *const *)data, err);
     if (code)
-        tp_weight_blame(ckpt, weight, err);
+        tp_weight_attribute_error(ckpt, weight, err);
     return code;
 }
 
-/* The file may have changed since tp_source_check() looked at its act-order. */
+/* The file may have changed since tp_weight_complete() looked at its act-order. */
 static enum tp_code check_order(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
                                 struct tp_box3 size, void *const data[], struct tp_err *err)
 {
@@ -147,7 +147,7 @@ static enum tp_code check_order(const struct tp_checkpoint *ckpt, const struct t
 
 enum tp_code tp_packed_read_into(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
                                  const struct tp_box *cover, struct tp_ops_at *kept,
-                                 struct tp_contents *contents, void *const to[],
+                                 struct tp_invariants *invariants, void *const to[],
                                  struct tp_err *err)
 {
     enum tp_code code = TP_OK;
@@ -158,7 +158,7 @@ enum tp_code tp_packed_read_into(const struct tp_checkpoint *ckpt, const struct 
         const struct tp_tensor *tensor = &ckpt->tensors[weight->tensor[i]];
         window.at = window.have = window.last = window.near = 0;
         struct transfer t = {.ckpt = ckpt,
-                             .contents = contents,
+                             .invariants = invariants,
                              .file = tensor->file,
                              .offset = tensor->offset,
                              .bytes = tensor->bytes,
@@ -168,7 +168,7 @@ enum tp_code tp_packed_read_into(const struct tp_checkpoint *ckpt, const struct 
                              .err = err};
         code = move(&weight->form->op, i, weight->form->box, cover, kept, read_run, &t);
     }
-    if (code || (contents && (code = tp_contents_refuse(contents, err))) ||
+    if (code || (invariants && (code = tp_invariants_refuse(invariants, err))) ||
         (code = check_codes(ckpt, weight, cover->size, to, err)))
         return code;
     return check_order(ckpt, weight, cover->size, to, err);
@@ -182,7 +182,7 @@ enum tp_code tp_packed_read(const struct tp_checkpoint *ckpt, const struct tp_we
     for (uint32_t i = 0; i < weight->form->op.outs; i++) {
         uint64_t bytes;
         enum tp_code code = tp_op_bytes(&weight->form->op, i, cover->size, &bytes, err);
-        if (code || (code = tp_buffer_room(&to[i], bytes, err)))
+        if (code || (code = tp_buffer_reserve(&to[i], bytes, err)))
             return code;
         data[i] = to[i].data;
     }
@@ -199,9 +199,9 @@ static int copy_run(void *arg, uint64_t whole, uint64_t part, uint64_t length)
 enum tp_code tp_packed_cut(const struct tp_op *op, struct tp_box3 size, const struct tp_box *box,
                            void *const from[], void *const to[], struct tp_err *err)
 {
-    struct tp_op part = *op; /* what is cut is a box, too: of one stretch */
+    struct tp_op part = *op; /* what is cut is a box, too: of one segment */
     enum tp_code code = TP_OK;
-    part.stretches = 1;
+    part.segments = 1;
     for (uint32_t i = 0; i < op->outs && code == TP_OK; i++) {
         struct transfer t = {.bits = tp_element_bits(op->out[i].element), .from = from[i],
                              .data = to[i], .err = err};
@@ -215,7 +215,7 @@ enum tp_code tp_packed_write(const struct tp_unit *unit,
                              const struct tp_box *box, bool first_box, void *const from[],
                              struct tp_ops_at *kept, struct tp_sink *sink, struct tp_err *err)
 {
-    struct tp_piece batch[BATCH];
+    struct tp_chunk batch[BATCH];
     enum tp_code code = TP_OK;
     for (uint32_t i = 0; i < unit->form->op.outs && code == TP_OK; i++) {
         const struct tp_op_out *out = &unit->form->op.out[i];
@@ -225,7 +225,7 @@ enum tp_code tp_packed_write(const struct tp_unit *unit,
                              .bits = tp_element_bits(out->element), .data = from[i], .err = err,
                              .batch = batch};
         bool once = out->role == TP_ROLE_GLOBAL; /* one element for an expert */
-        if (out->per_k == 0 && box->k != 0) /* of a row: its first piece had it */
+        if (out->per_k == 0 && box->k != 0) /* of a row: its first chunk had it */
             continue;
         if (out->role != TP_ROLE_WORDS && (out->layout || first_box) &&
             (!once || (box->n == 0 && box->k == 0)))
@@ -269,7 +269,7 @@ enum tp_code tp_box_importance(const struct tp_plan *plan, const struct tp_unit 
     *importance = NULL;
     if (unit->form->op.importance != TP_IMPORTANCE_FILE)
         return TP_OK;
-    enum tp_code code = tp_buffer_room(buffer, box->size.e * k * sizeof(float), err);
+    enum tp_code code = tp_buffer_reserve(buffer, box->size.e * k * sizeof(float), err);
     float *numbers = buffer->data;
     for (uint64_t e = 0; e < box->size.e && code == TP_OK; e++)
         code = tp_importance_read(plan->importance, unit->importance[box->e + e], unit->form->box.k,
@@ -292,8 +292,8 @@ enum tp_code tp_box_moments(const struct tp_plan *plan, const struct tp_unit *un
     if (moments->fed.rank && memcmp(&of, &moments->of, sizeof of) == 0)
         return TP_OK;
     moments->fed.rank = 0;
-    enum tp_code code = tp_buffer_room(&moments->read, k * of.rank * sizeof(float), err);
-    if (code || (code = tp_buffer_room(&moments->state, tp_feedback_bytes(k, of.rank), err)) ||
+    enum tp_code code = tp_buffer_reserve(&moments->read, k * of.rank * sizeof(float), err);
+    if (code || (code = tp_buffer_reserve(&moments->state, tp_feedback_bytes(k, of.rank), err)) ||
         (code = tp_moments_read(plan->importance, of, k, moments->read.data, err)))
         return code;
     moments->of = of;

@@ -9,17 +9,17 @@
 #include "pack/os/buffer.h"
 #include "pack/plan/cut/box.h"
 #include "pack/sink/sink.h"
-#include "pack/source/contents.h"
+#include "pack/source/invariants.h"
 
 /* Reads every output of a packed weight for the box `cover` (granule-aligned, one
  * expert) into to[i], which holds tp_op_bytes() of that box. Outputs without a
  * tensor, and layout words, are left alone. What is read can be decoded: act-order
  * that names a group there is not is TP_E_INPUT, bytes that are no int4 TP_E_UNSUPPORTED.
- * `kept` (or NULL): operations of the plan at sizes that were asked for before. `contents`: those
+ * `kept` (or NULL): operations of the plan at sizes that were asked for before. `invariants`: those
  * of the weights that are copied, TP_E_INPUT where this one's are wrong; or NULL. */
 enum tp_code tp_packed_read_into(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
                                  const struct tp_box *cover, struct tp_ops_at *kept,
-                                 struct tp_contents *contents, void *const to[],
+                                 struct tp_invariants *invariants, void *const to[],
                                  struct tp_err *err);
 
 /* The same into buffers that grow as needed. */

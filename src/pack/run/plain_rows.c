@@ -1,5 +1,5 @@
 /* Plain weights in both orientations. A transposed matrix is read and written in
- * whole stretches of its own rows, which are columns here, and turned in memory.
+ * whole runs of its own rows, which are columns here, and turned in memory.
  */
 #include "pack/run/plain_rows.h"
 

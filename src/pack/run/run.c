@@ -11,7 +11,7 @@
 #include "pack/run/device.h"
 #include "pack/run/dropbehind.h"
 #include "pack/run/jobs.h"
-#include "pack/run/lane.h"
+#include "pack/run/context.h"
 #include "pack/run/read_sums.h"
 #include "pack/os/os.h"
 
@@ -21,7 +21,7 @@
 #include <string.h>
 
 #define DEFAULT_TARGET (UINT64_C(1) << 20)
-#define LEAST_LIMIT (UINT64_C(256) << 10)
+#define MIN_LIMIT (UINT64_C(256) << 10)
 #define DEFAULT_MEMORY (UINT64_C(256) << 20)
 
 struct group_state {
@@ -49,7 +49,7 @@ struct run {
 struct worker {
     struct run *run;
     unsigned number;
-    struct tp_lane lane;
+    struct tp_context ctx;
     pthread_t thread;
 };
 
@@ -63,25 +63,25 @@ static bool stopped(struct run *run)
     return run->err.code != TP_OK;
 }
 
-static enum tp_code do_header(struct tp_lane *lane, const struct tp_job *job)
+static enum tp_code do_header(struct tp_context *ctx, const struct tp_job *job)
 {
-    const struct tp_plan_file *file = &lane->plan->files[job->file];
-    return lane->sink->write(lane->sink, job->file, TP_SINK_HEADER, 0, file->header,
-                             file->header_size, &lane->err);
+    const struct tp_plan_file *file = &ctx->plan->files[job->file];
+    return ctx->sink->write(ctx->sink, job->file, TP_SINK_HEADER, 0, file->header,
+                            file->header_size, &ctx->err);
 }
 
 /* The unit of group g whose dtype gives it the least global scale, which is then that of all. */
-static uint32_t least_global(const struct tp_plan *plan, uint32_t g, float amax)
+static uint32_t min_global(const struct tp_plan *plan, uint32_t g, float amax)
 {
     const struct tp_stats_group *group = &plan->groups[g];
     const uint32_t *units = &plan->stats_units[group->first_unit];
     uint32_t found = units[0];
-    float least = INFINITY;
+    float min = INFINITY;
     for (uint32_t i = 0; i < group->unit_count; i++) {
         const struct tp_unit_form *form = plan->units[units[i]].form;
         float global = tp_codec_global(&form->op, form->dtype, amax);
-        if (global < least) {
-            least = global;
+        if (global < min) {
+            min = global;
             found = units[i];
         }
     }
@@ -120,18 +120,18 @@ static void note_lost(const struct run *run, uint32_t u, float amax)
     lost->count++;
 }
 
-static enum tp_code do_stats(struct run *run, struct tp_lane *lane, const struct tp_job *job)
+static enum tp_code do_stats(struct run *run, struct tp_context *ctx, const struct tp_job *job)
 {
     uint32_t g = tp_jobs_group(&run->jobs, job->unit, job->index);
     struct group_state *group = &run->groups[g];
     float amax = 0;
-    enum tp_code code = tp_lane_stats(lane, job->unit, run->grids[job->unit], job->index, &amax);
+    enum tp_code code = tp_context_stats(ctx, job->unit, run->grids[job->unit], job->index, &amax);
     pthread_mutex_lock(&run->lock);
     if (amax > group->amax)
         group->amax = amax; /* a maximum is the same in any order */
     if (code == TP_OK && group->pending == 1) {
-        uint32_t u = least_global(run->plan, g, group->amax);
-        code = make_global(run->plan, g, u, group->amax, &group->global, &lane->err);
+        uint32_t u = min_global(run->plan, g, group->amax);
+        code = make_global(run->plan, g, u, group->amax, &group->global, &ctx->err);
         if (code == TP_OK)
             note_lost(run, u, group->amax);
     }
@@ -167,7 +167,7 @@ static void report(const struct run *run, uint64_t bytes, const char *name)
         run->options->progress(run->options->progress_arg, bytes, name);
 }
 
-static enum tp_code do_job(struct run *run, struct tp_lane *lane, const struct tp_job *job)
+static enum tp_code do_job(struct run *run, struct tp_context *ctx, const struct tp_job *job)
 {
     const struct tp_plan *plan = run->plan;
     const struct tp_output *output = &plan->outputs[job->output];
@@ -175,14 +175,14 @@ static enum tp_code do_job(struct run *run, struct tp_lane *lane, const struct t
     float global = 1; /* where there is none, it changes nothing */
     switch (job->kind) {
     case TP_JOB_HEADER:
-        return do_header(lane, job);
+        return do_header(ctx, job);
     case TP_JOB_STATS:
-        return do_stats(run, lane, job);
+        return do_stats(run, ctx, job);
     case TP_JOB_CONSTANT:
-        return tp_sink_constant(lane->sink, job->file, job->output, output, &lane->err);
+        return tp_sink_constant(ctx->sink, job->file, job->output, output, &ctx->err);
     case TP_JOB_COPY: {
         uint64_t size = tp_copy_bytes(output, job->index);
-        code = tp_lane_copy(lane, job->output, job->index, size);
+        code = tp_context_copy(ctx, job->output, job->index, size);
         tp_dropbehind_copy(&run->behind, &plan->ckpt->tensors[output->source], job->index, size);
         report(run, size, output->name);
         return code;
@@ -191,7 +191,7 @@ static enum tp_code do_job(struct run *run, struct tp_lane *lane, const struct t
         const struct tp_unit *unit = &plan->units[job->unit];
         if (!wait_for_stats(run, job, &global))
             return TP_OK;
-        code = tp_lane_box(lane, job->unit, run->grids[job->unit], job->index, global);
+        code = tp_context_box(ctx, job->unit, run->grids[job->unit], job->index, global);
         tp_dropbehind_box(&run->behind, job->unit);
         struct tp_box box = tp_grid_box(unit, run->grids[job->unit], job->index);
         report(run, tp_value_bytes(box.size, unit->form->dtype), unit->name);
@@ -239,11 +239,11 @@ static bool first_header(struct worker *worker, struct tp_job *job)
 static void begin_file(struct worker *worker)
 {
     struct tp_sink *sink = worker->run->sink;
-    struct tp_lane *lane = &worker->lane;
+    struct tp_context *ctx = &worker->ctx;
     struct tp_job job;
     if (first_header(worker, &job) &&
-        (sink->prepare(sink, job.file, &lane->err) || do_header(lane, &job)))
-        fail(worker->run, &lane->err);
+        (sink->prepare(sink, job.file, &ctx->err) || do_header(ctx, &job)))
+        fail(worker->run, &ctx->err);
 }
 
 static bool begins_file(const struct worker *worker)
@@ -272,9 +272,10 @@ static void *work(void *arg)
         begin_file(worker);
     wait_until_ready(worker->run);
     while (next_job(worker, &job)) {
-        watch.file = job.kind == TP_JOB_STATS ? TP_READ_BY_NONE : job.file; /* boxes read it again */
-        if (do_job(worker->run, &worker->lane, &job)) {
-            fail(worker->run, &worker->lane.err);
+        watch.file = job.kind == TP_JOB_STATS ? TP_READ_BY_NONE : job.file; /* boxes read it again
+                                                                               */
+        if (do_job(worker->run, &worker->ctx, &job)) {
+            fail(worker->run, &worker->ctx.err);
             break;
         }
     }
@@ -283,20 +284,20 @@ static void *work(void *arg)
     return NULL;
 }
 
-struct tp_box_wish tp_run_wish(const struct tp_run_options *options, unsigned jobs)
+struct tp_box_hints tp_run_box_hints(const struct tp_run_options *options, unsigned jobs)
 {
     uint64_t memory = options->memory ? options->memory : DEFAULT_MEMORY;
-    struct tp_box_wish wish = {.target = DEFAULT_TARGET, .memory = memory / jobs};
-    wish.limit = tp_max_u64(wish.memory / 4, LEAST_LIMIT);
+    struct tp_box_hints hints = {.target = DEFAULT_TARGET, .memory = memory / jobs};
+    hints.limit = tp_max_u64(hints.memory / 4, MIN_LIMIT);
     if (options->devices && options->devices->count && !options->same_boxes) {
-        wish.limit = options->devices->slot; /* few, large boxes hide the latency of a GPU */
-        wish.target = wish.limit / 2;
-        wish.memory = 4 * wish.limit; /* most of it pinned, or on the device */
+        hints.limit = options->devices->slot; /* few, large boxes hide the latency of a GPU */
+        hints.target = hints.limit / 2;
+        hints.memory = 4 * hints.limit; /* most of it pinned, or on the device */
     }
     if (options->box_target)
-        wish.target = options->box_target;
-    wish.target = tp_min_u64(wish.target, wish.limit);
-    return wish;
+        hints.target = options->box_target;
+    hints.target = tp_min_u64(hints.target, hints.limit);
+    return hints;
 }
 
 /* Grids of all units; layers repeat, so most are found among the last few. */
@@ -304,9 +305,9 @@ static enum tp_code make_grids(struct run *run, struct tp_err *err)
 {
     const struct tp_plan *plan = run->plan;
     const struct tp_run_options *options = run->options;
-    struct tp_box_wish wish = tp_run_wish(options, options->jobs);
+    struct tp_box_hints hints = tp_run_box_hints(options, options->jobs);
     /* Each file may have two tensors under way: the next begins before the last box ends. */
-    wish.assembles = run->sink->assembles / 2 / run->cursors;
+    hints.assembles = run->sink->assembles / 2 / run->cursors;
     run->grids = tp_os_zalloc(plan->unit_count + 1, sizeof *run->grids, err);
     run->groups = tp_os_zalloc(plan->group_count + 1, sizeof *run->groups, err);
     if (!run->grids || !run->groups)
@@ -320,7 +321,7 @@ static enum tp_code make_grids(struct run *run, struct tp_err *err)
             run->grids[u] = run->grids[u - back];
         } else {
             struct tp_grid *grid = tp_store_zalloc(&run->store, 1, sizeof *grid, err);
-            enum tp_code code = grid ? tp_unit_boxes(plan, unit, &wish, grid, err) : TP_E_MEMORY;
+            enum tp_code code = grid ? tp_unit_boxes(plan, unit, &hints, grid, err) : TP_E_MEMORY;
             if (code)
                 return code;
             run->grids[u] = grid;
@@ -334,7 +335,7 @@ static enum tp_code make_grids(struct run *run, struct tp_err *err)
 static unsigned worker_count(const struct tp_run_options *options)
 {
     const struct tp_devices *devices = options->devices;
-    return devices && devices->count ? devices->count * devices->lanes_per_device : options->jobs;
+    return devices && devices->count ? devices->count * devices->slots_per_device : options->jobs;
 }
 
 /* Files that no earlier run has finished. */
@@ -358,16 +359,16 @@ static unsigned cursor_count(const struct run *run, unsigned workers)
     return (unsigned)tp_max_u64(cursors, 1);
 }
 
-/* One worker for each lane of each GPU, or for each job of the CPU. */
+/* One worker for each slot of each GPU, or for each job of the CPU. */
 static struct worker *make_workers(struct run *run, unsigned count, struct tp_err *err)
 {
     struct worker *workers = tp_os_zalloc(count, sizeof *workers, err);
     for (unsigned i = 0; workers && i < count; i++) {
         workers[i].run = run;
         workers[i].number = i;
-        workers[i].lane.plan = run->plan;
-        workers[i].lane.sink = run->sink;
-        workers[i].lane.options = run->options;
+        workers[i].ctx.plan = run->plan;
+        workers[i].ctx.sink = run->sink;
+        workers[i].ctx.options = run->options;
     }
     return workers;
 }
@@ -389,7 +390,7 @@ static enum tp_code open_devices(struct run *run, struct worker *workers, unsign
     struct tp_compute *computes = tp_os_zalloc(count, sizeof *computes, err);
     enum tp_code code = computes ? tp_devices_open(devices, computes, err) : TP_E_MEMORY;
     for (unsigned i = 0; i < count && code == TP_OK; i++)
-        workers[i].lane.compute = computes[i];
+        workers[i].ctx.compute = computes[i];
     free(computes);
     return code;
 }
@@ -462,7 +463,7 @@ enum tp_code tp_run(const struct tp_plan *plan, struct tp_sink *sink,
     for (unsigned i = 0; i < started; i++)
         pthread_join(workers[i + 1].thread, NULL);
     for (unsigned i = 0; workers && i < count; i++)
-        tp_lane_close(&workers[i].lane);
+        tp_context_close(&workers[i].ctx);
     if (run.err.code != TP_OK && err && err->code == TP_OK)
         *err = run.err;
     close_run(&run);

@@ -1,6 +1,6 @@
 /* The run loop: workers take jobs from one plan until there are none.
  *
- * Each worker owns its buffers (a lane) and does one job from reading to writing;
+ * Each worker owns its buffers (a context) and does one job from reading to writing;
  * jobs of different workers overlap. The bytes do not depend on the number of
  * workers or on the size of the boxes.
  */
@@ -20,6 +20,6 @@ enum tp_code tp_run(const struct tp_plan *plan, struct tp_sink *sink,
 uint64_t tp_run_work(const struct tp_plan *plan, const bool *files);
 
 /* What the boxes of a run with so many workers are to be like; `assembles` is the sink's. */
-struct tp_box_wish tp_run_wish(const struct tp_run_options *options, unsigned jobs);
+struct tp_box_hints tp_run_box_hints(const struct tp_run_options *options, unsigned jobs);
 
 #endif

@@ -11,14 +11,14 @@
 
 #include <string.h>
 
-static enum tp_code check_range(const char *name, uint64_t value, uint64_t least,
+static enum tp_code check_range(const char *name, uint64_t value, uint64_t min,
                                 struct tp_err *err)
 {
-    if (value >= least && value <= INT32_MAX)
+    if (value >= min && value <= INT32_MAX)
         return TP_OK;
     enum tp_code code =
         tp_fail(err, TP_E_USAGE, "%s is %llu, but a kernel takes %llu..2147483647", name,
-                (unsigned long long)value, (unsigned long long)least);
+                (unsigned long long)value, (unsigned long long)min);
     tp_err_hint(err, "give a number that the kernel's C int can hold");
     return code;
 }
@@ -27,7 +27,7 @@ static enum tp_code check_problem(const struct tp_sched_problem *p, struct tp_er
 {
     const struct {
         const char *name;
-        uint64_t value, least;
+        uint64_t value, min;
     } numbers[] = {{"m", p->m, 1},
                    {"n", p->n, 1},
                    {"k", p->k, p->kernel == TP_SCHED_W4A8}, /* a group may be empty */
@@ -35,7 +35,7 @@ static enum tp_code check_problem(const struct tp_sched_problem *p, struct tp_er
                    {"experts", p->experts, 1},
                    {"num_sms", p->sms, 1}};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
-        if (check_range(numbers[i].name, numbers[i].value, numbers[i].least, err))
+        if (check_range(numbers[i].name, numbers[i].value, numbers[i].min, err))
             return TP_E_USAGE;
     if (p->arch != 9 && p->arch != 10)
         return tp_fail(err, TP_E_USAGE, "arch is %u, but the planners know SM90 (9) and SM100 (10)",

@@ -21,9 +21,9 @@ enum tp_code tp_sched_waves(const struct tp_sched_problem *problem, uint64_t gro
     return TP_OK;
 }
 
-uint64_t tp_sched_swizzle(uint64_t inner, uint64_t element, uint64_t least)
+uint64_t tp_sched_swizzle(uint64_t inner, uint64_t element, uint64_t min)
 {
-    for (uint64_t size = 128; size >= least; size /= 2)
+    for (uint64_t size = 128; size >= min; size /= 2)
         if (inner * element % size == 0)
             return size;
     return 0;

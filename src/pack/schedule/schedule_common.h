@@ -71,8 +71,8 @@ struct tp_sched_plan {
 enum tp_code tp_sched_waves(const struct tp_sched_problem *problem, uint64_t groups,
                             struct tp_sched_config *config, struct tp_err *err);
 
-/* First of 128, 64, 32 and `least` (16 or 32) that divides inner * element bytes, else 0. */
-uint64_t tp_sched_swizzle(uint64_t inner, uint64_t element, uint64_t least);
+/* First of 128, 64, 32 and `min` (16 or 32) that divides inner * element bytes, else 0. */
+uint64_t tp_sched_swizzle(uint64_t inner, uint64_t element, uint64_t min);
 
 /* Moves the best `want` of `count` configurations to plan->config. Scans in the
  * given order and takes a later one only if better(it, best so far); repeats

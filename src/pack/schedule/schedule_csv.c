@@ -136,7 +136,7 @@ static enum tp_code read_header(struct reader *reader, struct tp_err *err)
 }
 
 static enum tp_code number(const struct reader *reader, const char *column, struct field field,
-                           uint64_t least, uint64_t most, uint64_t *value, struct tp_err *err)
+                           uint64_t min, uint64_t max, uint64_t *value, struct tp_err *err)
 {
     *value = 0;
     bool good = field.size >= 1 && field.size <= 10;
@@ -144,11 +144,11 @@ static enum tp_code number(const struct reader *reader, const char *column, stru
         good = field.text[i] >= '0' && field.text[i] <= '9';
         *value = *value * 10 + (uint64_t)(field.text[i] - '0');
     }
-    if (good && *value >= least && *value <= most)
+    if (good && *value >= min && *value <= max)
         return TP_OK;
     return fail(reader, err, column, field,
-                most == 1 ? "0 or 1"
-                          : least ? "a number of 1..2147483647" : "a number of 0..2147483647");
+                max == 1 ? "0 or 1"
+                         : min ? "a number of 1..2147483647" : "a number of 0..2147483647");
 }
 
 static enum tp_code word(const struct reader *reader, const char *column, struct field field,

@@ -66,11 +66,11 @@ static void choose_stages(const struct tp_sched_problem *p, struct tp_sched_conf
 {
     uint64_t bn = c->block_n;
     bool unrolled = BLOCK_K % bn != 0 && BLOCK_K / tp_gcd_u64(BLOCK_K, bn) <= 4;
-    uint64_t most = unrolled ? 4 : 8;
-    most = tp_min_u64(most, tp_max_u64(p->k / BLOCK_K, 1));
+    uint64_t max = unrolled ? 4 : 8;
+    max = tp_min_u64(max, tp_max_u64(p->k / BLOCK_K, 1));
     c->swizzle = tp_sched_swizzle(bn, 2, 32);
     c->padding = c->swizzle ? 0 : tile_padding(bn);
-    for (uint64_t stages = most; stages >= 1; stages--) {
+    for (uint64_t stages = max; stages >= 1; stages--) {
         c->smem = shared_memory(p, c, stages);
         if (c->smem <= TP_SCHED_SMEM) {
             c->stages = stages;

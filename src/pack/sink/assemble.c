@@ -1,5 +1,5 @@
 /* Buffers of leaves. Invariant: whether a leaf has a buffer is decided once, by its
- * first piece, and the same for all that follow.
+ * first chunk, and the same for all that follow.
  */
 #include "pack/sink/assemble.h"
 
@@ -11,11 +11,11 @@
 enum { LINE = 64, HEAD = 2 * LINE }; /* the struct lies in front, on cache lines of its own */
 _Static_assert(sizeof(struct tp_leaf_buffer) <= HEAD, "the head has room");
 
-static struct tp_leaf_buffer in_pieces; /* stands for: this leaf has no buffer */
+static struct tp_leaf_buffer in_chunks; /* stands for: this leaf has no buffer */
 
 void tp_leaf_pool_open(struct tp_leaf_pool *pool, uint64_t bytes)
 {
-    *pool = (struct tp_leaf_pool){.room = bytes};
+    *pool = (struct tp_leaf_pool){.budget = bytes};
     pthread_mutex_init(&pool->lock, NULL);
 }
 
@@ -45,18 +45,18 @@ void tp_assembly_close(struct tp_assembly *a)
 static enum tp_code take(struct tp_leaf_pool *pool, struct tp_leaf_buffer **buffer,
                          struct tp_err *err)
 {
-    *buffer = pool->spare;
+    *buffer = pool->free_list;
     if (*buffer) {
-        pool->spare = (*buffer)->next;
+        pool->free_list = (*buffer)->next;
         return TP_OK;
     }
-    if (pool->room < TP_LEAF_BYTES + HEAD)
+    if (pool->budget < TP_LEAF_BYTES + HEAD)
         return TP_OK;
     struct tp_leaf_buffer *made = tp_os.aligned_alloc(LINE, TP_LEAF_BYTES + HEAD);
     if (!made)
         return tp_fail(err, TP_E_MEMORY, "out of memory for a buffer of %llu bytes",
                        (unsigned long long)TP_LEAF_BYTES);
-    pool->room -= TP_LEAF_BYTES + HEAD;
+    pool->budget -= TP_LEAF_BYTES + HEAD;
     *made = (struct tp_leaf_buffer){.created = pool->created, .data = (uint8_t *)made + HEAD};
     pool->created = *buffer = made;
     return TP_OK;
@@ -72,14 +72,14 @@ enum tp_code tp_assembly_buffer(struct tp_assembly *a, struct tp_leaf_pool *pool
         found = atomic_load_explicit(&a->leaf[i], memory_order_relaxed);
         if (!found && (code = take(pool, &found, err)) == TP_OK) {
             if (!found)
-                found = &in_pieces;
+                found = &in_chunks;
             else
                 found->leaf = i;
             atomic_store_explicit(&a->leaf[i], found, memory_order_release);
         }
         pthread_mutex_unlock(&pool->lock);
     }
-    *buffer = found == &in_pieces ? NULL : found;
+    *buffer = found == &in_chunks ? NULL : found;
     return code;
 }
 
@@ -87,9 +87,9 @@ void tp_assembly_release(struct tp_assembly *a, struct tp_leaf_pool *pool,
                          struct tp_leaf_buffer *buffer)
 {
     pthread_mutex_lock(&pool->lock);
-    /* Bytes that come once more find the leaf in pieces, and the accounts refuse them. */
-    atomic_store_explicit(&a->leaf[buffer->leaf], &in_pieces, memory_order_release);
-    buffer->next = pool->spare;
-    pool->spare = buffer;
+    /* Bytes that come once more find the leaf in chunks, and the accounts refuse them. */
+    atomic_store_explicit(&a->leaf[buffer->leaf], &in_chunks, memory_order_release);
+    buffer->next = pool->free_list;
+    pool->free_list = buffer;
     pthread_mutex_unlock(&pool->lock);
 }

@@ -1,9 +1,9 @@
-/* Leaves put together in memory: pieces of a file that come in any order, from any
+/* Leaves put together in memory: chunks of a file that come in any order, from any
  * thread, become whole leaves (leafhash.h) that are written and hashed in one go.
  *
  * Knows no files and no hashes. A pool holds the buffers of all files of a sink and
  * never more bytes than it was given; a leaf for which there is no buffer any more
- * when its first piece comes stays without one for good, and its pieces are written
+ * when its first chunk comes stays without one for good, and its chunks are written
  * one by one.
  */
 #ifndef TP_PACK_ASSEMBLE_H
@@ -25,8 +25,8 @@ struct tp_leaf_buffer {
 
 struct tp_leaf_pool {
     pthread_mutex_t lock;
-    struct tp_leaf_buffer *spare, *created;
-    uint64_t room; /* bytes that may still be allocated */
+    struct tp_leaf_buffer *free_list, *created;
+    uint64_t budget; /* bytes that may still be allocated */
 };
 void tp_leaf_pool_open(struct tp_leaf_pool *pool, uint64_t bytes);
 void tp_leaf_pool_close(struct tp_leaf_pool *pool); /* frees every buffer, in use or not */
@@ -39,7 +39,7 @@ enum tp_code tp_assembly_init(struct tp_assembly *a, size_t leaves, struct tp_er
 void tp_assembly_close(struct tp_assembly *a);
 
 /* The buffer of leaf i in *buffer, taken from the pool by the first who asks; NULL
- * for a leaf that is written in pieces. */
+ * for a leaf that is written in chunks. */
 enum tp_code tp_assembly_buffer(struct tp_assembly *a, struct tp_leaf_pool *pool, size_t i,
                                 struct tp_leaf_buffer **buffer, struct tp_err *err);
 

@@ -24,7 +24,7 @@ void tp_writeback_open(struct tp_writeback *w, bool drop);
 void tp_writeback_close(struct tp_writeback *w);
 
 /* The disk should start on what this file has so far. Does not wait. */
-void tp_writeback_wish(struct tp_writeback *w, struct tp_open_file *file);
+void tp_writeback_request(struct tp_writeback *w, struct tp_open_file *file);
 
 /* After this nothing is done to the file any more; before it is closed. */
 void tp_writeback_end(struct tp_writeback *w, struct tp_open_file *file);

@@ -12,13 +12,13 @@
 enum tp_code tp_sink_constant(struct tp_sink *sink, uint32_t file, uint32_t output,
                               const struct tp_output *planned, struct tp_err *err)
 {
-    uint8_t piece[TP_CONSTANT_PIECE];
+    uint8_t chunk[TP_CONSTANT_CHUNK];
     enum tp_code code = TP_OK;
     for (uint64_t at = 0, size; at < planned->bytes && code == TP_OK; at += size) {
-        size = tp_min_u64(sizeof piece, planned->bytes - at);
-        code = tp_constant_bytes(planned->constant, at, piece, size, err);
+        size = tp_min_u64(sizeof chunk, planned->bytes - at);
+        code = tp_constant_bytes(planned->constant, at, chunk, size, err);
         if (code == TP_OK)
-            code = sink->write(sink, file, output, at, piece, size, err);
+            code = sink->write(sink, file, output, at, chunk, size, err);
     }
     return code;
 }
@@ -31,9 +31,9 @@ static enum tp_code discard(struct tp_sink *sink, uint32_t file, uint32_t output
 }
 
 static enum tp_code discard_many(struct tp_sink *sink, uint32_t file, uint32_t output,
-                                 const struct tp_piece *pieces, size_t count, struct tp_err *err)
+                                 const struct tp_chunk *chunks, size_t count, struct tp_err *err)
 {
-    (void)sink, (void)file, (void)output, (void)pieces, (void)count, (void)err;
+    (void)sink, (void)file, (void)output, (void)chunks, (void)count, (void)err;
     return TP_OK;
 }
 

@@ -14,8 +14,8 @@
 
 struct tp_box;
 
-/* One of many pieces of an output. */
-struct tp_piece {
+/* One of many chunks of an output. */
+struct tp_chunk {
     uint64_t offset; /* in the output */
     const void *data;
     uint64_t size;
@@ -26,13 +26,13 @@ struct tp_sink {
      * `file` when output is TP_SINK_HEADER. Called from any thread, each byte once. */
     enum tp_code (*write)(struct tp_sink *sink, uint32_t file, uint32_t output, uint64_t offset,
                           const void *data, uint64_t size, struct tp_err *err);
-    /* Many pieces of one output in one call, or NULL: write() takes them one by one. */
+    /* Many chunks of one output in one call, or NULL: write() takes them one by one. */
     enum tp_code (*write_many)(struct tp_sink *sink, uint32_t file, uint32_t output,
-                               const struct tp_piece *pieces, size_t count, struct tp_err *err);
+                               const struct tp_chunk *chunks, size_t count, struct tp_err *err);
     /* Gets a file ready for its bytes, as far as that can be done while there are none
      * yet; or NULL. At most once for each file, begun before any write of this worker. */
     enum tp_code (*prepare)(struct tp_sink *sink, uint32_t file, struct tp_err *err);
-    uint64_t assembles; /* bytes in small pieces, lying together, that cost it little */
+    uint64_t assembles; /* bytes in small chunks, lying together, that cost it little */
 };
 
 /* Writes an output that has a constant, `planned`, where it is number `output` of a sink. */

@@ -1,6 +1,6 @@
 /* The file sink: positioned writes, checksums on the way, one fsync per file.
  *
- * What comes in pieces is put together to whole leaves (assemble.h), which are hashed
+ * What comes in chunks is put together to whole leaves (assemble.h), which are hashed
  * from memory; whole leaves are written as they come. One worker at a time writes a
  * file (write_queue.h).
  *
@@ -117,7 +117,7 @@ static enum tp_code finish_file(struct tp_file_sink *sink, uint32_t f, struct tp
     char digits[TP_HASH_TEXT];
     enum tp_code code;
     tp_stage_set(TP_STAGE_HASH);
-    if ((code = tp_leafhash_settle(&file->hash, read_back, file, err)) ||
+    if ((code = tp_leafhash_finalize(&file->hash, read_back, file, err)) ||
         (code = tp_leafhash_final(&file->hash, root, err)))
         return code;
     tp_stage_set(TP_STAGE_SYNC);
@@ -153,7 +153,7 @@ static enum tp_code account(struct tp_file_sink *sink, uint32_t f, uint64_t size
     if (missing == size)
         return finish_file(sink, f, err);
     if (missing / WRITEBACK_BYTES != (missing - size) / WRITEBACK_BYTES)
-        tp_writeback_wish(&sink->writeback, file);
+        tp_writeback_request(&sink->writeback, file);
     return TP_OK;
 }
 
@@ -178,7 +178,7 @@ static enum tp_code write_now(void *arg, struct tp_write *w, struct tp_err *err)
     return code ? code : account(owner->sink, owner->file, size, err);
 }
 
-/* Bytes that are written as they come: whole leaves, and pieces that found no room. */
+/* Bytes that are written as they come: whole leaves, and chunks that found no room. */
 static enum tp_code write_through(struct tp_file_sink *sink, uint32_t f, uint64_t offset,
                                   const void *data, uint64_t size, struct tp_err *err)
 {
@@ -192,7 +192,7 @@ static enum tp_code write_through(struct tp_file_sink *sink, uint32_t f, uint64_
     if ((code = tp_leafhash_written(&file->hash, offset, data, size, err)))
         return code;
     if (tp_leafhash_pending(&file->hash) &&
-        (code = tp_leafhash_settle(&file->hash, read_back, file, err)))
+        (code = tp_leafhash_finalize(&file->hash, read_back, file, err)))
         return code;
     return account(sink, f, size, err);
 }
@@ -224,14 +224,14 @@ static enum tp_code flush_share(struct tp_file_sink *sink, uint32_t f,
     return code || !complete ? code : write_leaf(sink, f, buffer, err);
 }
 
-/* The leaf that pieces are being copied to. */
+/* The leaf that chunks are being copied to. */
 struct target {
     struct tp_leaf_buffer *buffer; /* NULL: none */
     struct tp_leaf_share share;
 };
 
-/* A piece that lies inside of one leaf and is not all of it. */
-static enum tp_code put_piece(struct tp_file_sink *sink, uint32_t f, uint64_t offset,
+/* A chunk that lies inside of one leaf and is not all of it. */
+static enum tp_code put_chunk(struct tp_file_sink *sink, uint32_t f, uint64_t offset,
                               const void *data, uint64_t size, struct target *to,
                               struct tp_err *err)
 {
@@ -254,7 +254,7 @@ static enum tp_code put_piece(struct tp_file_sink *sink, uint32_t f, uint64_t of
     return TP_OK;
 }
 
-/* Any bytes: whole leaves go straight through, the ends are pieces. */
+/* Any bytes: whole leaves go straight through, the ends are chunks. */
 static enum tp_code put(struct tp_file_sink *sink, uint32_t f, uint64_t offset, const void *data,
                         uint64_t size, struct target *to, struct tp_err *err)
 {
@@ -270,7 +270,7 @@ static enum tp_code put(struct tp_file_sink *sink, uint32_t f, uint64_t offset, 
             part = end ? size : size / TP_LEAF_BYTES * TP_LEAF_BYTES;
             code = write_through(sink, f, offset, from, part, err);
         } else {
-            code = put_piece(sink, f, offset, from, part, to, err);
+            code = put_chunk(sink, f, offset, from, part, to, err);
             tp_stage_set(TP_STAGE_WRITE);
         }
         offset += part;
@@ -281,7 +281,7 @@ static enum tp_code put(struct tp_file_sink *sink, uint32_t f, uint64_t offset, 
 }
 
 static enum tp_code write_many(struct tp_sink *base, uint32_t f, uint32_t output,
-                               const struct tp_piece *pieces, size_t count, struct tp_err *err)
+                               const struct tp_chunk *chunks, size_t count, struct tp_err *err)
 {
     struct tp_file_sink *sink = (struct tp_file_sink *)base;
     struct target to = {0};
@@ -290,13 +290,13 @@ static enum tp_code write_many(struct tp_sink *base, uint32_t f, uint32_t output
     enum tp_code code = ensure_open(sink, f, false, err);
     tp_stage_set(TP_STAGE_WRITE);
     for (size_t i = 0; i < count && code == TP_OK; i++) {
-        const struct tp_piece *piece = &pieces[i];
-        uint64_t at = begin + piece->offset - to.share.leaf * TP_LEAF_BYTES;
-        if (to.buffer && at < TP_LEAF_BYTES && piece->size < TP_LEAF_BYTES - at) {
-            memcpy(to.buffer->data + at, piece->data, piece->size); /* as put() would, quickly */
-            tp_leaf_share_add(&to.share, at, piece->size);
+        const struct tp_chunk *chunk = &chunks[i];
+        uint64_t at = begin + chunk->offset - to.share.leaf * TP_LEAF_BYTES;
+        if (to.buffer && at < TP_LEAF_BYTES && chunk->size < TP_LEAF_BYTES - at) {
+            memcpy(to.buffer->data + at, chunk->data, chunk->size); /* as put() would, quickly */
+            tp_leaf_share_add(&to.share, at, chunk->size);
         } else {
-            code = put(sink, f, begin + piece->offset, piece->data, piece->size, &to, err);
+            code = put(sink, f, begin + chunk->offset, chunk->data, chunk->size, &to, err);
         }
     }
     if (code == TP_OK && to.buffer)
@@ -313,8 +313,8 @@ static enum tp_code prepare_file(struct tp_sink *base, uint32_t f, struct tp_err
 static enum tp_code write_file(struct tp_sink *base, uint32_t f, uint32_t output, uint64_t offset,
                                const void *data, uint64_t size, struct tp_err *err)
 {
-    struct tp_piece piece = {offset, data, size};
-    return write_many(base, f, output, &piece, 1, err);
+    struct tp_chunk chunk = {offset, data, size};
+    return write_many(base, f, output, &chunk, 1, err);
 }
 
 enum tp_code tp_file_sink_open(struct tp_file_sink *sink, const struct tp_plan *plan,

@@ -59,7 +59,7 @@ void tp_writeback_close(struct tp_writeback *w)
     pthread_mutex_destroy(&w->lock);
 }
 
-void tp_writeback_wish(struct tp_writeback *w, struct tp_open_file *file)
+void tp_writeback_request(struct tp_writeback *w, struct tp_open_file *file)
 {
     pthread_mutex_lock(&w->lock);
     if (!w->started)

@@ -72,7 +72,7 @@ struct tp_checkpoint {
     struct tp_stamp config_stamp; /* when it was read */
     char *index_name;             /* of the file; NULL: there is none */
     struct tp_stamp index_stamp;  /* the same of it */
-    const char *stem;             /* of tp_stem: what the names of its files begin with */
+    const char *base;             /* of tp_stem: what the names of its files begin with */
     char *odds[TP_ODDS];          /* where index and shards differ: one sentence each, or NULL */
     const char *const *copy;  /* globs: what they match is among `others`, whatever it is; borrowed */
     size_t copy_count;

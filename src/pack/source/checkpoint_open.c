@@ -306,7 +306,7 @@ static enum tp_code open_all(struct tp_checkpoint *ckpt, struct tp_ckpt_dir *dir
         code = TP_E_MEMORY;
     if (!code && !ckpt->directory) {
         const char *slash = strrchr(ckpt->path, '/');
-        ckpt->stem = tp_stem_of(slash ? slash + 1 : ckpt->path);
+        ckpt->base = tp_stem_of(slash ? slash + 1 : ckpt->path);
         code = open_file(ckpt, ckpt->path, slash ? slash + 1 : ckpt->path, NULL, err);
     }
     for (size_t i = 0; i < dir->shard_count && !code; i++)

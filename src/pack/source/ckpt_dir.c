@@ -222,11 +222,11 @@ static enum tp_code fail_no_weights(const struct tp_checkpoint *ckpt, const stru
 }
 
 /* A name of the directory that is STEM and END, or NULL. */
-static const char *find_name(const struct tp_os_list *list, const char *stem, const char *end)
+static const char *find_name(const struct tp_os_list *list, const char *base, const char *end)
 {
-    const size_t size = strlen(stem);
+    const size_t size = strlen(base);
     for (size_t i = 0; i < list->count; i++)
-        if (strncmp(list->names[i], stem, size) == 0 && strcmp(list->names[i] + size, end) == 0)
+        if (strncmp(list->names[i], base, size) == 0 && strcmp(list->names[i] + size, end) == 0)
             return list->names[i];
     return NULL;
 }
@@ -300,7 +300,7 @@ static enum tp_code lone_shard(struct tp_checkpoint *ckpt, const struct tp_os_li
         return fail_no_weights(ckpt, list, err);
     if (count > 1 || tp_ckpt_is_part(found) || is_rank(found))
         return fail_several(ckpt, found, count, err);
-    ckpt->stem = tp_stem_of(found);
+    ckpt->base = tp_stem_of(found);
     enum tp_code code = alloc_shards(dir, 1, err);
     return code ? code : add_shard(ckpt, dir, found, tp_ckpt_plain_name(found, err), err);
 }
@@ -368,7 +368,7 @@ static enum tp_code read_names(struct tp_checkpoint *ckpt, const struct tp_os_li
 {
     enum tp_code code = TP_OK;
     if (index) {
-        ckpt->stem = tp_stem_of(index);
+        ckpt->base = tp_stem_of(index);
         ckpt->index_name = tp_os_copy(err, index);
         dir->index_path = tp_ckpt_path(ckpt, index, err);
         code = ckpt->index_name && dir->index_path ? read_index(ckpt, dir, err) : TP_E_MEMORY;
@@ -394,7 +394,7 @@ static int compare_shards(const void *name, const void *shard)
 static enum tp_code note_unread(struct tp_checkpoint *ckpt, const struct tp_os_list *list,
                                 const struct tp_ckpt_dir *dir, struct tp_err *err)
 {
-    size_t room = 0;
+    size_t capacity = 0;
     enum tp_code code = TP_OK;
     for (size_t i = 0; i < list->count && !code; i++) {
         if (list->names[i][0] == '.' || !tp_ckpt_is_shard(list->names[i]))
@@ -408,7 +408,7 @@ static enum tp_code note_unread(struct tp_checkpoint *ckpt, const struct tp_os_l
             free(plain);
             continue;
         }
-        code = tp_os_grow(&unread, &room, ckpt->unread_count + 1, sizeof *ckpt->unread, err);
+        code = tp_os_grow(&unread, &capacity, ckpt->unread_count + 1, sizeof *ckpt->unread, err);
         ckpt->unread = unread;
         if (!code)
             ckpt->unread[ckpt->unread_count++] = plain;

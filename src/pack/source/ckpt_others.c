@@ -30,7 +30,7 @@ static const char *const weight_endings[] = {
 
 struct walk {
     struct tp_checkpoint *ckpt;
-    size_t other_room, stamp_room, left_room;
+    size_t other_capacity, stamp_capacity, left_capacity;
     size_t size; /* of all names */
     struct tp_err *err;
 };
@@ -83,10 +83,11 @@ static bool is_of_module(const char *name)
 }
 
 /* Takes over `name`. */
-static enum tp_code add(char ***names, size_t *count, size_t *room, char *name, struct tp_err *err)
+static enum tp_code add(char ***names, size_t *count, size_t *capacity, char *name,
+                        struct tp_err *err)
 {
     void *list = *names;
-    enum tp_code code = name ? tp_os_grow(&list, room, *count + 1, sizeof **names, err)
+    enum tp_code code = name ? tp_os_grow(&list, capacity, *count + 1, sizeof **names, err)
                              : TP_E_MEMORY;
     *names = list;
     if (code)
@@ -96,19 +97,20 @@ static enum tp_code add(char ***names, size_t *count, size_t *room, char *name, 
     return code;
 }
 
-static enum tp_code leave_out(struct walk *w, const char *name, const char *mark)
+static enum tp_code leave_out(struct walk *w, const char *name, const char *marker)
 {
-    return add(&w->ckpt->left, &w->ckpt->left_count, &w->left_room,
-               tp_os_format(w->err, "%s%s", name, mark), w->err);
+    return add(&w->ckpt->left, &w->ckpt->left_count, &w->left_capacity,
+               tp_os_format(w->err, "%s%s", name, marker), w->err);
 }
 
 /* What Git LFS puts in a file's place is short. */
 static enum tp_code check_lfs(const struct walk *w, const char *path, const struct stat *st)
 {
-    enum { MOST = 1024 };
+    enum { MAX_BYTES = 1024 };
     char *text = NULL;
     size_t size;
-    if (!w->ckpt->folders || st->st_size > MOST || tp_os_slurp(path, MOST, &text, &size, w->err))
+    if (!w->ckpt->folders || st->st_size > MAX_BYTES ||
+        tp_os_slurp(path, MAX_BYTES, &text, &size, w->err))
         return w->err->code;
     enum tp_code code = tp_lfs_check(text, size, w->err);
     tp_err_path(code ? w->err : NULL, path);
@@ -128,12 +130,12 @@ static enum tp_code take_file(struct walk *w, const char *name, const char *path
         code = check_lfs(w, real ? real : path, st);
     free(real);
     if (code == TP_OK)
-        code = tp_os_grow(&stamps, &w->stamp_room, w->ckpt->other_count + 1,
+        code = tp_os_grow(&stamps, &w->stamp_capacity, w->ckpt->other_count + 1,
                           sizeof *w->ckpt->other_stamps, w->err);
     w->ckpt->other_stamps = stamps;
     if (code == TP_OK)
         w->ckpt->other_stamps[w->ckpt->other_count] = tp_stamp_of(st);
-    return code ? code : add(&w->ckpt->others, &w->ckpt->other_count, &w->other_room,
+    return code ? code : add(&w->ckpt->others, &w->ckpt->other_count, &w->other_capacity,
                              tp_os_format(w->err, "%s", name), w->err);
 }
 
@@ -197,7 +199,7 @@ static enum tp_code take_folder(struct walk *w, const char *name, const char *pa
 }
 
 /* Whether there is room for another name. */
-static enum tp_code take_room(struct walk *w, const char *name, const char *path)
+static enum tp_code reserve_name(struct walk *w, const char *name, const char *path)
 {
     w->size += NAME + strlen(name);
     if (w->size <= MAX_NAMES)
@@ -224,7 +226,7 @@ static enum tp_code take(struct walk *w, const char *name, unsigned depth)
 {
     struct stat st;
     char *path = tp_ckpt_path(w->ckpt, name, w->err);
-    enum tp_code code = path ? take_room(w, name, path) : TP_E_MEMORY;
+    enum tp_code code = path ? reserve_name(w, name, path) : TP_E_MEMORY;
     if (code) {
         free(path);
         return code;

@@ -7,7 +7,7 @@
 #include "kernels/op/codec.h"
 #include "kernels/op/traits.h"
 #include "kernels/op/word_bits.h"
-#include "pack/format/format_words.h"
+#include "pack/format/format_keywords.h"
 #include "pack/text/json_tree.h"
 
 /* Value of every stored nibble, through the inverse of the code table; `add` more of a zero
@@ -105,13 +105,13 @@ json_t *tp_descriptor_json(const struct tp_format *format, const struct tp_setti
     tp_json_set(json, "rank", json_integer(rank));
     if (format->is_bias)
         tp_json_set(json, "bias", json_true());
-    if (format->part > TP_PART_GATED) /* of gate and up, the stretches say so */
+    if (format->part > TP_PART_GATED) /* of gate and up, the segments say so */
         tp_json_set(json, "part", json_string(tp_part_name(format->part)));
     tp_json_set(json, "params", params);
     tp_json_set(json, "codec", json_string(tp_codec_name(op->codec)));
     tp_json_set(json, "block", json_pack("[i,i]", (int)op->block_n, (int)op->block_k));
-    if (op->stretches > 1)
-        tp_json_set(json, "stretches", json_integer(op->stretches));
+    if (op->segments > 1)
+        tp_json_set(json, "stretches", json_integer(op->segments));
     tp_json_set(json, "outputs", outputs);
     if (err && err->code != TP_OK) {
         json_decref(json);

@@ -150,16 +150,16 @@ struct stated_origin {
 struct stated {
     const char *prefix, *id, *dtype;
     struct stated_origin *from;
-    size_t count, room;
+    size_t count, capacity;
     unsigned seen; /* keys, while scanning */
 };
 
 /* The descriptors of one file: names, and the forms of its weights, but for their
- * dtype and joint. */
+ * dtype and separator. */
 struct known {
     struct tp_names ids;
     struct tp_weight_form *forms; /* by number of the id */
-    size_t room;
+    size_t capacity;
 };
 
 static enum tp_code make_origin(const struct stated_origin *from, bool flat,
@@ -191,17 +191,18 @@ static enum tp_code make_origin(const struct stated_origin *from, bool flat,
     return origin->name ? TP_OK : TP_E_MEMORY;
 }
 
-/* Whether it is a stack of its model, not yet put apart, of which rows of gate and up alternate. Of
- * stacks that are named for it, "gate_up_proj_", the name says so. */
-static bool stands_in_turn(const struct stated *unit, const struct tp_weight_form *form,
+/* Whether it is a stack of its model, not yet put apart, of which rows of gate and up are
+ * interleaved. Of stacks that are named for it, "gate_up_proj_", the name says so. */
+static bool is_interleaved(const struct stated *unit, const struct tp_weight_form *form,
                            const struct tp_weights *weights, const char *name)
 {
     struct tp_stack_name stack;
-    return form->rank == 3 && form->joint == '.' && unit->count == 1 && unit->from[0].rank == 3 &&
-           tp_name_stack(&weights->facts, name, &stack) && stack.is->alternates;
+    return form->rank == 3 && form->separator == '.' && unit->count == 1 &&
+           unit->from[0].rank == 3 && tp_name_stack(&weights->facts, name, &stack) &&
+           stack.is->interleaved;
 }
 
-/* The form of a weight that has its name: that of its descriptor, its own dtype and joint. */
+/* The form of a weight that has its name: that of its descriptor, its own dtype and separator. */
 static enum tp_code make_form(const struct stated *unit, const struct tp_weight_form *known,
                               struct tp_weights *weights, struct tp_weight *weight,
                               struct tp_err *err)
@@ -209,8 +210,8 @@ static enum tp_code make_form(const struct stated *unit, const struct tp_weight_
     struct tp_weight_form form;
     memcpy(&form, known, sizeof form); /* with what lies between the members */
     form.dtype = tp_dtype_parse(unit->dtype, strlen(unit->dtype));
-    form.joint = form.format->is_bias ? '\0' : unit->prefix[strlen(unit->prefix) - 1];
-    form.alternates = stands_in_turn(unit, &form, weights, weight->name);
+    form.separator = form.format->is_bias ? '\0' : unit->prefix[strlen(unit->prefix) - 1];
+    form.interleaved = is_interleaved(unit, &form, weights, weight->name);
     weight->form = tp_weights_form(weights, &form, err);
     return weight->form ? TP_OK : TP_E_MEMORY;
 }
@@ -225,9 +226,9 @@ static enum tp_code make_weight(const struct stated *unit, const struct known *k
     if (!unit->prefix || number < 0 || !unit->dtype || !*unit->prefix)
         return tp_damaged(err, "a unit lacks \"prefix\", \"dtype\" or a \"desc\" that exists");
     const struct tp_weight_form *form = &known->forms[number];
-    size_t joint = form->format->is_bias ? 0 : 1;
+    size_t separator = form->format->is_bias ? 0 : 1;
     weight->name =
-        tp_store_join(&weights->names, unit->prefix, strlen(unit->prefix) - joint, "", err);
+        tp_store_join(&weights->names, unit->prefix, strlen(unit->prefix) - separator, "", err);
     weight->origins = (uint32_t)unit->count;
     weight->origin = tp_os_zalloc(unit->count + 1, sizeof *weight->origin, err);
     if (!weight->name || !weight->origin || make_form(unit, form, weights, weight, err))
@@ -275,10 +276,10 @@ static enum tp_code add_weight(const struct stated *unit, const struct known *kn
 static int scan_key(struct tp_json *json, const char *const keys[], unsigned *seen)
 {
     struct tp_json_string key;
-    uint64_t mark = json->used;
+    uint64_t before = json->used;
     if (tp_json_key(json, &key))
         return -1;
-    json->used = mark;
+    json->used = before;
     int i = 0;
     while (keys[i] && strcmp(key.data, keys[i]) != 0)
         i++;
@@ -353,7 +354,7 @@ static bool scan_origin(struct tp_json *json, void *into)
 {
     struct stated *unit = into;
     void *from = unit->from;
-    bool full = tp_os_grow(&from, &unit->room, unit->count + 1, sizeof *unit->from, json->err);
+    bool full = tp_os_grow(&from, &unit->capacity, unit->count + 1, sizeof *unit->from, json->err);
     unit->from = from;
     if (full)
         return false;
@@ -378,7 +379,7 @@ static bool scan_unit_key(struct tp_json *json, void *into)
 
 static bool scan_unit(struct tp_json *json, struct stated *unit)
 {
-    *unit = (struct stated){.from = unit->from, .room = unit->room};
+    *unit = (struct stated){.from = unit->from, .capacity = unit->capacity};
     return scan_all(json, "{}", scan_unit_key, unit);
 }
 
@@ -438,7 +439,7 @@ static enum tp_code read_known(const json_t *descriptors, struct tp_weights *wei
     {
         uint32_t number;
         void *forms = known->forms;
-        enum tp_code code = tp_os_grow(&forms, &known->room, known->ids.count + 1,
+        enum tp_code code = tp_os_grow(&forms, &known->capacity, known->ids.count + 1,
                                        sizeof *known->forms, err);
         known->forms = forms;
         if (!code)

@@ -7,9 +7,9 @@
 #include "kernels/op/codec.h"
 #include "kernels/op/traits.h"
 #include "kernels/op/word_bits.h"
+#include "pack/format/format_keywords.h"
 #include "pack/format/format_outputs.h"
 #include "pack/format/format_rule.h"
-#include "pack/format/format_words.h"
 #include "pack/os/os.h"
 
 #include <stdio.h>
@@ -187,16 +187,16 @@ static enum tp_code read_zero_add(struct tp_format *format, int zero, struct tp_
 {
     struct tp_op *op = &format->op;
     const json_t *values = json_object_get(output_json(format, zero), "values");
-    double least = 8;
+    double min = 8;
     for (size_t i = 0; i < json_array_size(values); i++) {
         double value = json_number_value(json_array_get(values, i));
-        least = value < least ? value : least;
+        min = value < min ? value : min;
     }
     if (!values)
         return TP_OK;
-    if (!(least >= -8 && least <= 7))
+    if (!(min >= -8 && min <= 7))
         return tp_damaged(err, "\"values\" of zero points are wrong");
-    op->zero_add = (uint8_t)(int)(least + 8);
+    op->zero_add = (uint8_t)(int)(min + 8);
     return TP_OK;
 }
 
@@ -246,8 +246,8 @@ static enum tp_code set_rules(struct tp_format *format, struct tp_err *err)
 /* Every element has its place: the layouts hold the weight, and are as long as bytes are whole. */
 static enum tp_code check_sizes(const struct tp_op *op, struct tp_box3 box, struct tp_err *err)
 {
-    uint64_t stretches = tp_max_u64(op->stretches, 1), rows = box.n / stretches, experts;
-    if (box.n % stretches || !tp_mul_u64(&experts, box.e, stretches))
+    uint64_t segments = tp_max_u64(op->segments, 1), rows = box.n / segments, experts;
+    if (box.n % segments || !tp_mul_u64(&experts, box.e, segments))
         return tp_damaged(err, "its rows do not divide into stretches");
     for (uint32_t i = 0; i < op->outs; i++) {
         const struct tp_op_out *out = &op->out[i];
@@ -293,7 +293,7 @@ static enum tp_code read_facts(const json_t *json, struct tp_format *format,
                                        "block", "stretches", "part", "bias", "outputs", NULL};
     static const char *const parts[] = {"up", "down", "down_ungated", "wide"};
     const char *part = json_string_value(json_object_get(json, "part"));
-    const json_t *stretches = json_object_get(json, "stretches");
+    const json_t *segments = json_object_get(json, "stretches");
     enum tp_code code = check_keys(format, json, keys, err);
     if (code)
         return code;
@@ -301,9 +301,9 @@ static enum tp_code read_facts(const json_t *json, struct tp_format *format,
         return unknown(format, "codec", json_string_value(json_object_get(json, "codec")), err);
     if (json_object_get(json, "part") && tp_word_of(part, parts, TP_COUNT(parts)) < 0)
         return unknown(format, "part", part, err);
-    if (stretches && json_integer_value(stretches) != 2)
+    if (segments && json_integer_value(segments) != 2)
         return unknown(format, "number of", "stretches", err);
-    format->op.stretches = stretches ? 2 : 0;
+    format->op.segments = segments ? 2 : 0;
     format->is_bias = json_is_true(json_object_get(json, "bias"));
     if ((code = tp_descriptor_box(json, form, err)))
         return code;
@@ -357,7 +357,7 @@ enum tp_code tp_descriptor_unknown(const json_t *json, struct tp_weights *weight
     format->name = json_string_value(name);
     format->version = (int)version;
     format->title = format->about = format->loads_in = format->source = "";
-    format->joint = ".";
+    format->separator = ".";
     format->unknown = format->input_only = true;
     for (uint8_t i = 0; i < 16; i++)
         format->op.table[i] = i;

@@ -12,7 +12,7 @@
 enum tp_code tp_file_hash_place(const struct tp_checkpoint *ckpt, uint32_t f, uint64_t *place,
                                 struct tp_err *err)
 {
-    static const char mark[] = "\"" TP_META_HASH "\":\"";
+    static const char marker[] = "\"" TP_META_HASH "\":\"";
     const struct tp_file *file = &ckpt->files[f];
     size_t size = (size_t)file->header.data_start;
     *place = UINT64_MAX;
@@ -22,9 +22,9 @@ enum tp_code tp_file_hash_place(const struct tp_checkpoint *ckpt, uint32_t f, ui
     if (!text)
         return TP_E_MEMORY;
     enum tp_code code = tp_checkpoint_read(ckpt, f, text, size, 0, err);
-    const char *found = code ? NULL : memmem(text, size, mark, strlen(mark));
+    const char *found = code ? NULL : memmem(text, size, marker, strlen(marker));
     if (found)
-        *place = (uint64_t)(found - text) + strlen(mark);
+        *place = (uint64_t)(found - text) + strlen(marker);
     free(text);
     return code;
 }

@@ -77,7 +77,7 @@ static void find_partner(const struct tp_finder *f, const struct tp_tensor *tens
                          const struct tp_stack_name *stack, uint64_t sizes[2])
 {
     const struct tp_model_facts *facts = &f->weights->facts;
-    const char *end = tensor->name + tp_name_stem(tensor->name);
+    const char *end = tensor->name + tp_name_base(tensor->name);
     char suffix[256];
     sizes[0] = sizes[1] = 0;
     for (size_t m = 0; m < facts->count; m++)
@@ -98,7 +98,7 @@ static void find_partner(const struct tp_finder *f, const struct tp_tensor *tens
 
 bool tp_finder_stack(const struct tp_finder *f, const struct tp_tensor *tensor,
                      const uint64_t sizes[2], const uint64_t factor[2],
-                     enum tp_stack_layout *layout, bool *alternates)
+                     enum tp_stack_layout *layout, bool *interleaved)
 {
     struct tp_stack_name stack;
     uint64_t other[2];
@@ -108,6 +108,6 @@ bool tp_finder_stack(const struct tp_finder *f, const struct tp_tensor *tensor,
     other[0] *= factor[0];
     other[1] *= factor[1];
     *layout = tp_stack_layout_of(&f->weights->facts, stack.is, sizes, other);
-    *alternates = stack.is->alternates;
+    *interleaved = stack.is->interleaved;
     return true;
 }

@@ -32,12 +32,12 @@ const struct tp_tensor *tp_finder_near(const struct tp_finder *f, uint32_t from,
 
 bool tp_same_shape(const struct tp_tensor *tensor, const uint64_t *shape, uint32_t rank);
 
-/* How a stack of experts [E,a,b] lies, by its name, its sizes and those of the stack beside it, whose
- * stored sizes are multiplied by factor; *alternates: whether its rows of gate and up alternate.
- * False where the name is that of no stack. */
+/* How a stack of experts [E,a,b] lies, by its name, its sizes and those of the stack beside it,
+ * whose stored sizes are multiplied by factor; *alternates: whether its rows of gate and up are
+ * interleaved. False where the name is that of no stack. */
 bool tp_finder_stack(const struct tp_finder *f, const struct tp_tensor *tensor,
                      const uint64_t sizes[2], const uint64_t factor[2],
-                     enum tp_stack_layout *layout, bool *alternates);
+                     enum tp_stack_layout *layout, bool *interleaved);
 
 /* The tensors behind the outputs of a weight are none. */
 void tp_finder_no_tensors(struct tp_weight *weight);

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "pack/text/name_set.h"
 
-#define TP_IMPORTANCE_MOST UINT64_C(1000000) /* entries of a file */
+#define TP_IMPORTANCE_MAX UINT64_C(1000000) /* entries of a file */
 
 /* One tensor of the file. */
 struct tp_importance_entry {

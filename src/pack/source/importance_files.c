@@ -155,8 +155,8 @@ static enum tp_code take(struct cursor *c, void *to, uint64_t size)
 
 /* ---- the older imatrix -------------------------------------------------------------- */
 
-/* A count of the file, at least 1 and at most `most`. */
-static enum tp_code take_count(struct cursor *c, const char *what, uint64_t most, uint64_t *count)
+/* A count of the file, at least 1 and at most `max`. */
+static enum tp_code take_count(struct cursor *c, const char *what, uint64_t max, uint64_t *count)
 {
     int32_t number;
     uint64_t at = c->at;
@@ -164,7 +164,7 @@ static enum tp_code take_count(struct cursor *c, const char *what, uint64_t most
     if (code)
         return code;
     *count = number < 0 ? 0 : (uint64_t)number;
-    if (number >= 1 && *count <= most)
+    if (number >= 1 && *count <= max)
         return TP_OK;
     tp_err_offset(c->err, at);
     return tp_fail(c->err, TP_E_INPUT, "its %s is %d: this is no file of importance, or a damaged "
@@ -205,7 +205,7 @@ enum tp_code tp_importance_dat(struct tp_importance_file *file, struct tp_err *e
 {
     struct cursor c = {.file = file, .err = err};
     uint64_t entries = 0;
-    enum tp_code code = take_count(&c, "number of entries", TP_IMPORTANCE_MOST, &entries);
+    enum tp_code code = take_count(&c, "number of entries", TP_IMPORTANCE_MAX, &entries);
     for (uint64_t i = 0; i < entries && code == TP_OK; i++)
         code = take_dat_entry(file, &c);
     return code ? code : check_trailer(&c);
@@ -230,14 +230,14 @@ static enum tp_code bad_gguf(struct cursor *c, const char *what)
     return tp_fail(c->err, TP_E_INPUT, "%s: this is no imatrix in GGUF, or a damaged one", what);
 }
 
-/* A string that fits into `room` with its end, or (to NULL) any. */
-static enum tp_code take_string(struct cursor *c, char *to, uint64_t room)
+/* A string that fits into `capacity` with its end, or (to NULL) any. */
+static enum tp_code take_string(struct cursor *c, char *to, uint64_t capacity)
 {
     uint64_t size;
     enum tp_code code = take(c, &size, sizeof size);
     if (code || !to)
         return code ? code : skip(c, size);
-    if (size >= room)
+    if (size >= capacity)
         return bad_gguf(c, "a name is too long");
     to[size] = '\0';
     return take(c, to, size);
@@ -296,31 +296,31 @@ static enum tp_code take_tensor(struct cursor *c, struct gguf_tensor *tensor)
 }
 
 /* The length of the name before an end, or 0. */
-static size_t stem_of(const char *name, const char *end)
+static size_t base_of(const char *name, const char *end)
 {
     size_t size = strlen(name), tail = strlen(end);
     return size > tail && strcmp(name + size - tail, end) == 0 ? size - tail : 0;
 }
 
 static enum tp_code add_sums(struct tp_importance_file *file, const struct gguf_tensor *tensor,
-                             size_t stem, uint64_t data, struct tp_err *err)
+                             size_t base_length, uint64_t data, struct tp_err *err)
 {
     struct tp_importance_entry entry = {.columns = tensor->columns, .divisor = 1};
     if (!tp_mul_u64(&entry.count, tensor->columns, tensor->rows) ||
         !tp_add_u64(&entry.offset, data, tensor->offset))
         entry.count = 0; /* not in the file, as add() will say */
-    return tp_importance_add(file, tensor->name, stem, &entry, err);
+    return tp_importance_add(file, tensor->name, base_length, &entry, err);
 }
 
 /* The counts of the entry of that name. */
 static enum tp_code add_counts(struct tp_importance_file *file, const struct gguf_tensor *tensor,
-                               size_t stem, uint64_t data, struct tp_err *err)
+                               size_t base_length, uint64_t data, struct tp_err *err)
 {
     uint64_t offset, count, bytes, end;
-    size_t bare = stem > 7 ? stem - 7 : 0; /* without ".weight", where it ends so */
+    size_t bare = base_length > 7 ? base_length - 7 : 0; /* without ".weight", where it ends so */
     if (bare && memcmp(tensor->name + bare, ".weight", 7) == 0)
-        stem = bare;
-    int64_t entry = tp_names_find(&file->names, tensor->name, stem);
+        base_length = bare;
+    int64_t entry = tp_names_find(&file->names, tensor->name, base_length);
     bool inside = tp_mul_u64(&count, tensor->columns, tensor->rows) && count > 0 &&
                   tp_add_u64(&offset, data, tensor->offset) && tp_mul_u64(&bytes, count, 4) &&
                   tp_add_u64(&end, offset, bytes) && end <= file->size;
@@ -336,19 +336,19 @@ static enum tp_code add_counts(struct tp_importance_file *file, const struct ggu
 }
 
 /* All tensors once more, behind the pairs: their sums, or then their counts. */
-static enum tp_code take_tensors(struct tp_importance_file *file, struct cursor *c, uint64_t count,
-                                 const char *end, uint64_t data,
-                                 enum tp_code (*add)(struct tp_importance_file *file,
-                                                     const struct gguf_tensor *tensor, size_t stem,
-                                                     uint64_t data, struct tp_err *err))
+static enum tp_code
+take_tensors(struct tp_importance_file *file, struct cursor *c, uint64_t count, const char *end,
+             uint64_t data,
+             enum tp_code (*add)(struct tp_importance_file *file, const struct gguf_tensor *tensor,
+                                 size_t base_length, uint64_t data, struct tp_err *err))
 {
     enum tp_code code = TP_OK;
     for (uint64_t i = 0; i < count && code == TP_OK; i++) {
         struct gguf_tensor tensor;
         code = take_tensor(c, &tensor);
-        size_t stem = code || !add ? 0 : stem_of(tensor.name, end);
-        if (stem)
-            code = add(file, &tensor, stem, data, c->err);
+        size_t base_length = code || !add ? 0 : base_of(tensor.name, end);
+        if (base_length)
+            code = add(file, &tensor, base_length, data, c->err);
     }
     return code;
 }
@@ -374,7 +374,7 @@ enum tp_code tp_importance_gguf(struct tp_importance_file *file, struct tp_err *
         return code;
     if (version < 2 || version > 3)
         return bad_gguf(&c, "its version is not 2 or 3");
-    if (tensors > 2 * TP_IMPORTANCE_MOST || !is_left(&c, tensors * 24) || pairs > file->size)
+    if (tensors > 2 * TP_IMPORTANCE_MAX || !is_left(&c, tensors * 24) || pairs > file->size)
         return bad_gguf(&c, "it counts more tensors or values than it can hold");
     for (uint64_t i = 0; i < pairs && code == TP_OK; i++)
         code = take_pair(&c, &alignment);

@@ -125,13 +125,13 @@ static const struct row *find_row(const char *rest, int64_t *expert)
 static bool own_name(const char *weight, const struct parsed *parsed, const struct row *row,
                      int64_t expert, struct tp_importance_name *name)
 {
-    const char *mark = row->own ? strstr(row->own, "{e}") : NULL;
+    const char *marker = row->own ? strstr(row->own, "{e}") : NULL;
     int size;
     if (!row->own)
         return false;
-    if (mark)
+    if (marker)
         size = snprintf(name->text, sizeof name->text, "%.*s%.*s%lld%s", (int)parsed->prefix,
-                        weight, (int)(mark - row->own), row->own, (long long)expert, mark + 3);
+                        weight, (int)(marker - row->own), row->own, (long long)expert, marker + 3);
     else
         size = snprintf(name->text, sizeof name->text, "%.*s%s", (int)parsed->prefix, weight,
                         row->own);
@@ -188,18 +188,18 @@ static bool layer_name(const char *weight, const struct parsed *parsed, uint32_t
 
 bool tp_importance_name(const char *weight, uint32_t i, struct tp_importance_name *name)
 {
-    char stem[TP_IMPORTANCE_NAME];
+    char base[TP_IMPORTANCE_NAME];
     struct parsed parsed;
     size_t size = strlen(weight);
     *name = (struct tp_importance_name){.expert = -1};
     if (size > 7 && strcmp(weight + size - 7, ".weight") == 0)
         size -= 7;
-    if (size >= sizeof stem)
+    if (size >= sizeof base)
         return false;
-    memcpy(stem, weight, size);
-    stem[size] = '\0';
+    memcpy(base, weight, size);
+    base[size] = '\0';
     if (i == 0)
-        strcpy(name->text, stem);
-    return i == 0 || (parse(stem, &parsed) ? layer_name(stem, &parsed, i, name)
-                                           : outside_name(stem, i, name));
+        strcpy(name->text, base);
+    return i == 0 || (parse(base, &parsed) ? layer_name(base, &parsed, i, name)
+                                           : outside_name(base, i, name));
 }

@@ -17,7 +17,7 @@ struct parser {
     struct tp_index *index;
     struct tp_names names;  /* of tensors, as in index->entries */
     struct tp_names shards; /* shard name -> index into index->shards */
-    size_t entry_room, shard_room;
+    size_t entry_capacity, shard_capacity;
 };
 
 const char *const tp_stem[TP_STEMS] = {"model", "diffusion_pytorch_model", "consolidated"};
@@ -74,7 +74,7 @@ static enum tp_code find_shard(struct parser *p, const struct tp_json_string *na
         return code;
     }
     void *shards = index->shards;
-    enum tp_code code = tp_os_grow(&shards, &p->shard_room, index->shard_count + 1,
+    enum tp_code code = tp_os_grow(&shards, &p->shard_capacity, index->shard_count + 1,
                                    sizeof *index->shards, p->json.err);
     index->shards = shards;
     if (!code)
@@ -95,7 +95,7 @@ static enum tp_code add_name(struct parser *p, const struct tp_json_string *name
     }
     void *entries = index->entries;
     uint32_t number = 0;
-    enum tp_code code = tp_os_grow(&entries, &p->entry_room, index->count + 1,
+    enum tp_code code = tp_os_grow(&entries, &p->entry_capacity, index->count + 1,
                                    sizeof *index->entries, p->json.err);
     index->entries = entries;
     if (!code)
@@ -113,7 +113,7 @@ static enum tp_code add_entry(struct parser *p, const struct tp_json_string *nam
     struct tp_json_string value;
     uint32_t shard = 0;
     enum tp_code code = add_name(p, name);
-    uint64_t mark = p->json.used;
+    uint64_t before = p->json.used;
     if (!code)
         code = tp_json_string(&p->json, &value);
     size_t shards = index->shard_count;
@@ -124,7 +124,7 @@ static enum tp_code add_entry(struct parser *p, const struct tp_json_string *nam
         return code;
     }
     if (index->shard_count == shards)
-        p->json.used = mark; /* a shard name known already is not kept again */
+        p->json.used = before; /* a shard name known already is not kept again */
     index->entries[index->count++].shard = shard;
     return TP_OK;
 }

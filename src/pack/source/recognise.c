@@ -111,39 +111,39 @@ static const struct tp_format *with_sizes(const struct tp_finder *f,
     uint64_t groups = scale->shape[out->group_dim - (int)skip];
     struct tp_format_as as = {.spelled = format->spelled, .rows = format->row_group};
     as.columns = part_of(box.k, groups, format->row_group ? f->block[1] : 0);
-    if (groups == 1 && box.k > TP_GROUP_MOST && !format->row_group)
+    if (groups == 1 && box.k > TP_GROUP_MAX && !format->row_group)
         as.columns = TP_GROUP_ROW; /* which has pieces */
     if (format->row_group)
         as.rows = part_of(box.n, scale->shape[out->row_dim - (int)skip], f->block[0]);
-    return as.columns && as.rows <= TP_GROUP_MOST && (as.rows || !format->row_group)
+    return as.columns && as.rows <= TP_GROUP_MAX && (as.rows || !format->row_group)
                ? tp_format_as(format, &as, NULL)
                : NULL;
 }
 
 /* The length of the name before the joint, or 0 when the tensor's name is not that
  * of codes with that suffix. */
-static size_t stem_of(const struct tp_quantizer_form *form, const char *name)
+static size_t base_of(const struct tp_quantizer_form *form, const char *name)
 {
-    size_t size = strlen(name), ends = strlen(form->suffix) + strlen(form->joint);
-    size_t stem = form->stem ? strlen(form->stem) : 0;
+    size_t size = strlen(name), ends = strlen(form->suffix) + strlen(form->separator);
+    size_t base = form->base ? strlen(form->base) : 0;
     if (size <= ends || strcmp(name + size - strlen(form->suffix), form->suffix) != 0)
         return 0;
     size -= ends;
-    return strncmp(name + size, form->joint, strlen(form->joint)) == 0 && stem <= size &&
-                   strncmp(name + size - stem, form->stem ? form->stem : "", stem) == 0
+    return strncmp(name + size, form->separator, strlen(form->separator)) == 0 && base <= size &&
+                   strncmp(name + size - base, form->base ? form->base : "", base) == 0
                ? size
                : 0;
 }
 
 /* Whether a tensor of the weight's own name may be a scale: what it is called says so. */
-static bool has_scale(const struct tp_finder *f, const struct tp_tensor *codes, size_t stem)
+static bool has_scale(const struct tp_finder *f, const struct tp_tensor *codes, size_t base)
 {
     for (int step = -1; step <= 1; step += 2)
         for (size_t i = tp_finder_index(f, codes) + (size_t)step;
              i < f->ckpt->tensor_count &&
-             strncmp(f->ckpt->tensors[i].name, codes->name, stem) == 0;
+             strncmp(f->ckpt->tensors[i].name, codes->name, base) == 0;
              i += (size_t)step)
-            if (strstr(f->ckpt->tensors[i].name + stem, "scale"))
+            if (strstr(f->ckpt->tensors[i].name + base, "scale"))
                 return true;
     return false;
 }
@@ -168,27 +168,27 @@ static const json_t *metadata_marks(struct tp_finder *f, const struct tp_quantiz
 
 /* What the marker says of the weight: fresh memory, or NULL where there is none. */
 static enum tp_code read_marker(struct tp_finder *f, const struct tp_quantizer *q,
-                                const struct tp_tensor *codes, size_t stem, char **says)
+                                const struct tp_tensor *codes, size_t base, char **says)
 {
     enum { MARKER = 4096 };
     char text[MARKER], name[2048];
-    const struct tp_tensor *tensor = find_sibling(f, codes, stem + 1, q->marker);
+    const struct tp_tensor *tensor = find_sibling(f, codes, base + 1, q->marker);
     json_error_t where;
     json_t *own = NULL;
-    const json_t *mark = NULL;
+    const json_t *before = NULL;
     *says = NULL;
     if (tensor && tensor->bytes <= sizeof text) {
         enum tp_code code = tp_checkpoint_read(f->ckpt, tensor->file, text, tensor->bytes,
                                                tensor->offset, f->err);
         if (code)
             return code;
-        mark = own = tp_json_load(text, tensor->bytes, &where);
-    } else if (!tensor && stem < sizeof name) {
-        memcpy(name, codes->name, stem);
-        name[stem] = '\0';
-        mark = json_object_get(metadata_marks(f, q, codes), name);
+        before = own = tp_json_load(text, tensor->bytes, &where);
+    } else if (!tensor && base < sizeof name) {
+        memcpy(name, codes->name, base);
+        name[base] = '\0';
+        before = json_object_get(metadata_marks(f, q, codes), name);
     }
-    const char *word = json_string_value(json_object_get(mark, q->marker_key));
+    const char *word = json_string_value(json_object_get(before, q->marker_key));
     if (word)
         *says = tp_os_copy(f->err, word);
     json_decref(own);
@@ -221,25 +221,25 @@ static bool stack_agrees(const struct tp_finder *f, const struct tp_quantizer_fo
     const uint64_t n = is->box.n, k = is->box.k;
     const uint64_t sizes[2] = {form->transposed ? k : n, form->transposed ? n : k};
     enum tp_stack_layout layout;
-    bool alternates;
-    if (is->rank != 3 || form->joint[0] == '.')
+    bool interleaved;
+    if (is->rank != 3 || form->separator[0] == '.')
         return !form->transposed;
     const uint64_t factor[2] = {sizes[0] / codes->shape[1], sizes[1] / codes->shape[2]};
-    if (!tp_finder_stack(f, codes, sizes, factor, &layout, &alternates))
+    if (!tp_finder_stack(f, codes, sizes, factor, &layout, &interleaved))
         return !form->transposed;
     return layout == (form->transposed ? TP_STACK_EKN : TP_STACK_ENK);
 }
 
 static bool match_format(const struct tp_finder *f, const struct tp_quantizer_form *form,
                          const struct tp_format *format, const struct tp_tensor *codes,
-                         size_t stem, struct tp_weight *weight)
+                         size_t base, struct tp_weight *weight)
 {
     const struct tp_format *own = format; /* whose config says a group size, too */
-    size_t prefix = stem + strlen(form->joint);
+    size_t prefix = base + strlen(form->separator);
     for (int i = 0; form->absent[i]; i++)
         if (find_sibling(f, codes, prefix, form->absent[i]))
             return false;
-    if ((form->alone && has_scale(f, codes, stem)) ||
+    if ((form->alone && has_scale(f, codes, base)) ||
         !(format = with_sizes(f, format, codes, prefix)) ||
         (format->activations != TP_ACTIVATIONS_UNSAID && format->group != own->group))
         return false;
@@ -249,7 +249,7 @@ static bool match_format(const struct tp_finder *f, const struct tp_quantizer_fo
     is->format = format;
     is->as = form;
     is->op = format->op;
-    is->joint = form->joint[0];
+    is->separator = form->separator[0];
     is->transposed = form->transposed;
     int scale = tp_op_find(&is->op, TP_ROLE_SCALE);
     if (tp_op_is_int(&is->op) && scale >= 0)
@@ -290,13 +290,13 @@ static enum tp_code match_form(struct tp_finder *f, const struct turn *turn,
     const struct tp_format *format = NULL;
     bool marked = turn->says ? form->marker && strcmp(form->marker, turn->says) == 0
                              : !form->marker;
-    size_t stem = marked && codes->dtype == form->dtype ? stem_of(form, codes->name) : 0;
-    enum tp_code code = stem ? tp_quantizer_format(form, &format, f->err) : TP_OK;
+    size_t base = marked && codes->dtype == form->dtype ? base_of(form, codes->name) : 0;
+    enum tp_code code = base ? tp_quantizer_format(form, &format, f->err) : TP_OK;
     if (code || !format || format->bits == turn->not_bits || !activations_agree(f, format) ||
         (format->bits && (f->bits >> format->bits & 1) != turn->agrees) ||
         (!format->bits && turn->agrees))
         return code;
-    *found = match_format(f, form, format, codes, stem, weight);
+    *found = match_format(f, form, format, codes, base, weight);
     return TP_OK;
 }
 
@@ -353,8 +353,8 @@ static const struct tp_tensor *stored_shape(const struct tp_finder *f, const str
 
 /* Integers of 4 and of 8 bits lie in the same words: where both fit, config.json decides if it
  * has one of the widths only, else the K that weight_shape says. */
-static enum tp_code settle_width(struct tp_finder *f, const struct tp_tensor *tensor,
-                                 struct tp_weight *weight)
+static enum tp_code resolve_width(struct tp_finder *f, const struct tp_tensor *tensor,
+                                  struct tp_weight *weight)
 {
     struct tp_weight_form form = {0};
     struct tp_weight other = {.form = &form};
@@ -393,15 +393,15 @@ enum tp_code tp_finder_recognise(struct tp_finder *f, const struct tp_tensor *te
     struct tp_weight_form form = {0};
     struct tp_weight weight = {.form = &form};
     enum tp_stack_layout layout;
-    bool found, alternates = false;
+    bool found, interleaved = false;
     enum tp_code code = first_match(f, tensor, UINT32_MAX, &weight, &found);
-    if (code || !found || (code = settle_width(f, tensor, &weight)))
+    if (code || !found || (code = resolve_width(f, tensor, &weight)))
         return code;
     tp_finder_no_tensors(&weight);
     form.dtype = TP_BF16;
     const uint64_t sizes[2] = {form.box.n, form.box.k}, one[2] = {1, 1};
     if (form.rank == 3)
-        tp_finder_stack(f, tensor, sizes, one, &layout, &alternates);
-    form.alternates = form.rank == 3 && (form.as->interleaved || alternates);
-    return tp_finder_add(f, &weight, tensor->name, stem_of(form.as, tensor->name));
+        tp_finder_stack(f, tensor, sizes, one, &layout, &interleaved);
+    form.interleaved = form.rank == 3 && (form.as->interleaved || interleaved);
+    return tp_finder_add(f, &weight, tensor->name, base_of(form.as, tensor->name));
 }

@@ -10,7 +10,7 @@
 #include "base/num.h"
 #include "kernels/op/word_bits.h"
 #include "pack/os/os.h"
-#include "pack/source/source_check.h"
+#include "pack/source/weight_complete.h"
 
 #include <stdlib.h>
 
@@ -24,7 +24,7 @@ struct stored {
     unsigned bits;
     uint64_t *at_k; /* offset of each stored column */
     uint64_t columns;
-    uint64_t room; /* how far apart columns may lie that are looked at together */
+    uint64_t max_span; /* how far apart columns may lie that are looked at together */
     unsigned page_bits; /* 2^page_bits elements are a page, of whole words: bits may be moved */
     uint8_t *data;
     uint64_t page[PAGES]; /* the number of the page that lies there, plus 1; or NO_PAGE */
@@ -80,7 +80,7 @@ static enum tp_code stored_open(const struct tp_checkpoint *ckpt, const struct t
         stored->page_bits++;
     /* elements no farther apart than this lie in PAGES pages, each of which has its own place */
     uint64_t together = (uint64_t)(PAGES - 1) << stored->page_bits;
-    stored->room = together - tp_min_u64(rows_between(&stored->layout), together);
+    stored->max_span = together - tp_min_u64(rows_between(&stored->layout), together);
     stored->columns = tp_ceil_div(weight->form->box.k, stored->out->per_k);
     stored->at_k = tp_os_zalloc(stored->columns, sizeof *stored->at_k, err);
     stored->data = tp_os_alloc(PAGES * bytes, err);
@@ -160,14 +160,14 @@ static enum tp_code add_row(struct reader *r, uint64_t e, uint64_t n, uint64_t c
         uint8_t byte = 0;
         if ((code = load(r->ckpt, &r->scales, row + r->scales.at_k[c], &byte, err)))
             return code;
-        bool outside = byte < range->least || byte > range->most;
+        bool outside = byte < range->min || byte > range->max;
         bool any = outside && r->counts[byte];
         if (any && r->held)
             code = holds_any(r, codes, c * per_k, tp_min_u64((c + 1) * per_k, k), &any, err);
         if (code || !any)
             continue;
-        range->least = byte < range->least ? byte : range->least;
-        range->most = byte > range->most ? byte : range->most;
+        range->min = byte < range->min ? byte : range->min;
+        range->max = byte > range->max ? byte : range->max;
     }
     return code;
 }
@@ -188,11 +188,11 @@ static void find_numbers(struct reader *r)
  * row; and at least one. */
 static uint64_t columns_together(const struct stored *stored, uint64_t c0, uint64_t each)
 {
-    uint64_t k = c0 * each, least = UINT64_MAX, most = 0;
+    uint64_t k = c0 * each, min = UINT64_MAX, max = 0;
     for (; k < stored->columns; k++) {
-        least = tp_min_u64(least, stored->at_k[k]);
-        most = tp_max_u64(most, stored->at_k[k]);
-        if (most - least > stored->room)
+        min = tp_min_u64(min, stored->at_k[k]);
+        max = tp_max_u64(max, stored->at_k[k]);
+        if (max - min > stored->max_span)
             break;
     }
     uint64_t end = k < stored->columns ? k / each : tp_ceil_div(k, each);
@@ -201,8 +201,8 @@ static uint64_t columns_together(const struct stored *stored, uint64_t c0, uint6
 
 static uint64_t columns_at_once(const struct reader *r, uint64_t c0)
 {
-    uint64_t most = columns_together(&r->scales, c0, 1);
-    return r->held ? tp_min_u64(most, columns_together(&r->codes, c0, r->scales.out->per_k)) : most;
+    uint64_t max = columns_together(&r->scales, c0, 1);
+    return r->held ? tp_min_u64(max, columns_together(&r->codes, c0, r->scales.out->per_k)) : max;
 }
 
 static enum tp_code add_rows(struct reader *r, const struct tp_expert_rows *rows,
@@ -211,12 +211,12 @@ static enum tp_code add_rows(struct reader *r, const struct tp_expert_rows *rows
     const struct tp_op *op = &r->weight->form->op;
     uint32_t codes = (uint32_t)tp_op_find(op, TP_ROLE_CODES);
     enum tp_code code = TP_OK;
-    for (uint64_t c = 0, most; c < r->scales.columns && code == TP_OK; c += most) {
-        most = columns_at_once(r, c);
+    for (uint64_t c = 0, max; c < r->scales.columns && code == TP_OK; c += max) {
+        max = columns_at_once(r, c);
         for (uint64_t i = 0; i < rows->rows && code == TP_OK; i++) {
             uint64_t e = rows->expert, n = rows->row + i * tp_max_u64(rows->step, 1);
             tp_op_fold(op, codes, r->weight->form->box.n, &e, &n);
-            code = add_row(r, e, n, c, c + most, range, err);
+            code = add_row(r, e, n, c, c + max, range, err);
         }
     }
     return code;

@@ -13,7 +13,7 @@ struct tp_expert_rows {
 
 /* Scale bytes, which order as the numbers do; NaN and negative ones are left out. */
 struct tp_byte_range {
-    int least, most; /* none: least > most */
+    int min, max; /* none: min > max */
 };
 #define TP_NO_BYTES ((struct tp_byte_range){256, -1})
 

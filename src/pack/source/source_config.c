@@ -14,7 +14,7 @@
 
 enum {
     KNOWN = 32,            /* kinds of weights whose answer is kept: a model has fewer */
-    MOST_GROUPS = 1 << 24, /* of config.json, each as often as it is compared */
+    MAX_GROUPS = 1 << 24,  /* of config.json, each as often as it is compared */
 };
 
 /* What is being compared, for the message. */
@@ -76,7 +76,7 @@ static bool is_no(const json_t *flag)
 }
 
 /* What is said, and neither true nor false. */
-static bool is_odd_flag(const json_t *flag)
+static bool is_unusual_flag(const json_t *flag)
 {
     return is_said(flag) && !is_yes(flag) && !is_no(flag);
 }
@@ -167,7 +167,7 @@ static enum tp_code check_flags(const struct claim *c, const json_t *config)
     static const char *const keys[] = {"sym", "zero_point", "desc_act"};
     char text[64], key[32];
     for (size_t i = 0; i < sizeof keys / sizeof *keys && tp_op_is_int(&c->weight->form->op); i++)
-        if (is_odd_flag(json_object_get(config, keys[i]))) {
+        if (is_unusual_flag(json_object_get(config, keys[i]))) {
             print_value(json_object_get(config, keys[i]), text, sizeof text);
             snprintf(key, sizeof key, "\"%s\":", keys[i]);
             return disagree(c, key, text);
@@ -228,7 +228,8 @@ static const char *group_differs(const struct claim *c, const json_t *group, con
         snprintf(value, size, "\"channel\"");
         return "\"strategy\":";
     }
-    if (tp_op_is_int(&c->weight->form->op) && is_odd_flag(json_object_get(weights, "symmetric"))) {
+    if (tp_op_is_int(&c->weight->form->op) &&
+        is_unusual_flag(json_object_get(weights, "symmetric"))) {
         print_value(json_object_get(weights, "symmetric"), value, size);
         return "\"symmetric\":";
     }
@@ -242,7 +243,7 @@ static const char *group_differs(const struct claim *c, const json_t *group, con
  * be compared for hours. */
 static enum tp_code look_at_group(const struct claim *c)
 {
-    if (++*c->looked_at <= MOST_GROUPS)
+    if (++*c->looked_at <= MAX_GROUPS)
         return TP_OK;
     tp_source_config_path(c->ckpt, c->err);
     tp_err_hint(c->err, "put groups of config.json that say the same together");

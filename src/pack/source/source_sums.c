@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { PIECE = 256 * TP_SUM_BLOCK, MAX_THREADS = 64 };
+enum { CHUNK = 256 * TP_SUM_BLOCK, MAX_THREADS = 64 };
 
 struct reading {
     const struct tp_checkpoint *ckpt;
@@ -33,8 +33,8 @@ static enum tp_code read_tensor(struct reading *r, const struct tp_tensor *tenso
                                 struct tp_err *err)
 {
     enum tp_code code = TP_OK;
-    for (uint64_t at = 0; at < tensor->bytes && code == TP_OK && goes_on(r); at += PIECE) {
-        uint64_t size = tp_min_u64(PIECE, tensor->bytes - at);
+    for (uint64_t at = 0; at < tensor->bytes && code == TP_OK && goes_on(r); at += CHUNK) {
+        uint64_t size = tp_min_u64(CHUNK, tensor->bytes - at);
         code = tp_checkpoint_read(r->ckpt, tensor->file, data, size, tensor->offset + at, err);
         if (code == TP_OK)
             tp_sum_add(&r->sums[tensor->file], data, size, tensor->offset + at);
@@ -49,7 +49,7 @@ static void *read_files(void *arg)
     struct reading *r = arg;
     const struct tp_checkpoint *ckpt = r->ckpt;
     struct tp_err err = {0};
-    uint8_t *data = tp_os_alloc(PIECE, &err);
+    uint8_t *data = tp_os_alloc(CHUNK, &err);
     for (uint32_t f; data && (f = atomic_fetch_add(&r->next, 1)) < ckpt->file_count;)
         for (size_t i = 0; i < ckpt->tensor_count && err.code == TP_OK; i++)
             if (ckpt->tensors[ckpt->by_data[i]].file == f)

@@ -1,6 +1,6 @@
-/* Tensors of 32-bit words, read piece by piece; see source_words.h.
+/* Tensors of 32-bit words, read chunk by chunk; see source_words.h.
  *
- * Invariant: no more memory than a piece is taken, whatever a header says of a tensor's size.
+ * Invariant: no more memory than a chunk is taken, whatever a header says of a tensor's size.
  */
 #include "pack/source/source_words.h"
 
@@ -8,20 +8,20 @@
 
 #include <limits.h>
 
-/* A tensor of 32-bit words, piece by piece: one as long as a row may be takes no memory to speak
- * of. Zeroed but for the first two, next_words() reads the first piece. */
-enum { PIECE = 4096 };
+/* A tensor of 32-bit words, chunk by chunk: one as long as a row may be takes no memory to speak
+ * of. Zeroed but for the first two, next_words() reads the first chunk. */
+enum { CHUNK = 4096 };
 struct words {
     const struct tp_checkpoint *ckpt;
     const struct tp_tensor *tensor;
-    uint64_t first, count; /* of the piece; 0 words: there are no more */
-    uint32_t word[PIECE];
+    uint64_t first, count; /* of the chunk; 0 words: there are no more */
+    uint32_t word[CHUNK];
 };
 
 static enum tp_code next_words(struct words *w, struct tp_err *err)
 {
     w->first += w->count;
-    w->count = tp_min_u64(PIECE, w->tensor->bytes / 4 - w->first);
+    w->count = tp_min_u64(CHUNK, w->tensor->bytes / 4 - w->first);
     if (!w->count)
         return TP_OK;
     enum tp_code code = tp_checkpoint_read(w->ckpt, w->tensor->file, w->word, 4 * w->count,
@@ -58,18 +58,18 @@ enum tp_code tp_source_words_are(const struct tp_checkpoint *ckpt, const struct 
 enum tp_code tp_source_bytes_zero(const struct tp_checkpoint *ckpt, const struct tp_tensor *tensor,
                                   bool *zero, struct tp_err *err)
 {
-    uint8_t piece[4 * PIECE];
+    uint8_t chunk[4 * CHUNK];
     *zero = true;
     for (uint64_t at = 0, size; at < tensor->bytes && *zero; at += size) {
-        size = tp_min_u64(sizeof piece, tensor->bytes - at);
-        enum tp_code code = tp_checkpoint_read(ckpt, tensor->file, piece, size,
+        size = tp_min_u64(sizeof chunk, tensor->bytes - at);
+        enum tp_code code = tp_checkpoint_read(ckpt, tensor->file, chunk, size,
                                                tensor->offset + at, err);
         if (code) {
             tp_err_tensor(err, tensor->name);
             return code;
         }
         for (uint64_t i = 0; i < size && *zero; i++)
-            *zero = piece[i] == 0;
+            *zero = chunk[i] == 0;
     }
     return TP_OK;
 }

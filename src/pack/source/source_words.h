@@ -1,5 +1,5 @@
 /* Small tensors of other tools, by what they hold: zero points that are all one, an order of
- * columns that is that of their places. What that means for a weight is source_check.c's.
+ * columns that is that of their places. What that means for a weight is weight_complete.c's.
  */
 #ifndef TP_PACK_SOURCE_WORDS_H
 #define TP_PACK_SOURCE_WORDS_H

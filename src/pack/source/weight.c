@@ -9,11 +9,11 @@
 
 char *tp_origin_name(const struct tp_origin *origin, uint64_t expert, struct tp_err *err)
 {
-    const char *mark = strstr(origin->name, "{e}");
-    if (!mark)
+    const char *marker = strstr(origin->name, "{e}");
+    if (!marker)
         return tp_os_copy(err, origin->name);
-    return tp_os_format(err, "%.*s%llu%s", (int)(mark - origin->name), origin->name,
-                        (unsigned long long)expert, mark + 3);
+    return tp_os_format(err, "%.*s%llu%s", (int)(marker - origin->name), origin->name,
+                        (unsigned long long)expert, marker + 3);
 }
 
 void tp_origins_free(struct tp_origin *origins, uint32_t count)
@@ -31,15 +31,15 @@ void tp_weight_close(struct tp_weight *weight)
 
 char *tp_weight_prefix(const struct tp_weight *weight, struct tp_err *err)
 {
-    return tp_os_join(err, weight->name, strlen(weight->name), (char[2]){weight->form->joint});
+    return tp_os_join(err, weight->name, strlen(weight->name), (char[2]){weight->form->separator});
 }
 
-int tp_prefix_order(const char *name_a, char joint_a, const char *name_b, char joint_b)
+int tp_prefix_order(const char *name_a, char separator_a, const char *name_b, char separator_b)
 {
     size_t a = strlen(name_a), b = strlen(name_b), both = a < b ? a : b;
     int order = memcmp(name_a, name_b, both);
-    unsigned char x = (unsigned char)(a > both ? name_a[both] : joint_a);
-    unsigned char y = (unsigned char)(b > both ? name_b[both] : joint_b);
+    unsigned char x = (unsigned char)(a > both ? name_a[both] : separator_a);
+    unsigned char y = (unsigned char)(b > both ? name_b[both] : separator_b);
     if (order || x != y)
         return order ? order : x - y;
     return a < b ? -1 : a > b;

@@ -13,7 +13,8 @@
 struct tp_origin {
     char *name;         /* tensor name; "{e}" stands for the expert's number */
     uint64_t row, rows; /* rows of that tensor (of each expert) */
-    uint64_t step;      /* from one of them to the next: 2 where gate and up alternate; 0 is 1 */
+    uint64_t step;      /* from one of them to the next: 2 where gate and up are interleaved; 0 is
+                           1 */
     int64_t expert;     /* the expert of a 3-D tensor that was split, or -1 */
     uint64_t shape[3];
     uint32_t rank;
@@ -37,12 +38,12 @@ struct tp_weight_form {
     int rank;                    /* 2 or 3 */
     enum tp_dtype stored;        /* plain: of the tensor */
     enum tp_dtype dtype;         /* plain: in which it is read; packed: of the original values */
-    char joint;                  /* between the name and the output suffixes, mostly '.' */
+    char separator;              /* between the name and the output suffixes, mostly '.' */
     bool transposed;             /* plain: stored (E,in,out); box is (E,out,in) all the same */
     bool unclear;                /* plain: a stack, by its name, whose layout cannot be told; box
                                     takes it as [E,N,K] */
-    bool alternates;             /* of gpt-oss: rows of gate and up alternate, and stay so; its
-                                    plain tensors are (E,in,out) */
+    bool interleaved;            /* of gpt-oss: rows of gate and up are interleaved, and stay so;
+                                    its plain tensors are (E,in,out) */
     bool flat;                   /* plain: a bias, [N] or [E,N]; box has a K of 1, rank counts it */
     const struct tp_quantizer_form *as; /* packed by another tool: the form in which it was found, */
     const struct tp_quantizer *by;      /* and whose that is */
@@ -58,17 +59,17 @@ struct tp_weight {
     struct tp_origin *origin;    /* packed by tilepack only */
     char *lossy;                 /* why no int4 format can take it over, or NULL; once checked */
     uint32_t origins : 31;
-    uint32_t checked : 1;        /* by tp_source_check() */
+    uint32_t checked : 1;        /* by tp_weight_complete() */
     float global;                /* value of the GLOBAL output of one expert, once checked; 1 of another
                                     tool's weight without one */
 };
 void tp_weight_close(struct tp_weight *weight); /* its memory, but the list's; legal on {0} */
 
-/* The name and its joint: what the output suffixes are appended to, "S." or "...w13_". Fresh
+/* The name and its separator: what the output suffixes are appended to, "S." or "...w13_". Fresh
  * memory. */
 char *tp_weight_prefix(const struct tp_weight *weight, struct tp_err *err);
 /* What strcmp() says of two prefixes. */
-int tp_prefix_order(const char *name_a, char joint_a, const char *name_b, char joint_b);
+int tp_prefix_order(const char *name_a, char separator_a, const char *name_b, char separator_b);
 
 /* What the source of a weight is called: "BF16", "fp8-deepseek", "gptq (groups of
  * 256)". Returns text. */

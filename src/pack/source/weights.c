@@ -25,14 +25,14 @@ static void lay_out(const struct tp_finder *f, const struct tp_tensor *tensor,
 {
     const uint64_t one[2] = {1, 1};
     enum tp_stack_layout layout;
-    bool alternates;
-    if (!tp_finder_stack(f, tensor, tensor->shape + 1, one, &layout, &alternates))
+    bool interleaved;
+    if (!tp_finder_stack(f, tensor, tensor->shape + 1, one, &layout, &interleaved))
         return;
-    form->unclear = layout == TP_STACK_BY_SIZES || (layout == TP_STACK_ENK && alternates);
+    form->unclear = layout == TP_STACK_BY_SIZES || (layout == TP_STACK_ENK && interleaved);
     if (layout != TP_STACK_EKN)
         return;
     form->transposed = true;
-    form->alternates = alternates;
+    form->interleaved = interleaved;
     form->box.n = tensor->shape[2];
     form->box.k = tensor->shape[1];
 }
@@ -44,7 +44,7 @@ static enum tp_code add_plain(struct tp_finder *f, uint32_t index)
     struct tp_weight weight = {.form = &form};
     const uint64_t *shape = tensor->shape;
     memset(&form, 0, sizeof form); /* what lies between the members is compared, too */
-    form.joint = '.';
+    form.separator = '.';
     form.rank = (int)tensor->rank;
     form.dtype = tp_dtype_read(form.stored = tensor->dtype);
     form.box.e = tensor->rank == 3 ? *shape++ : 1;
@@ -53,7 +53,7 @@ static enum tp_code add_plain(struct tp_finder *f, uint32_t index)
     lay_out(f, tensor, &form);
     tp_finder_no_tensors(&weight);
     weight.tensor[0] = index;
-    return tp_finder_add(f, &weight, tensor->name, tp_name_stem(tensor->name));
+    return tp_finder_add(f, &weight, tensor->name, tp_name_base(tensor->name));
 }
 
 static bool is_plain(const struct tp_tensor *tensor)
@@ -197,7 +197,7 @@ static enum tp_code add_bias(struct tp_finder *f, uint32_t index)
     struct tp_weight_form form;
     struct tp_weight weight = {.form = &form};
     memset(&form, 0, sizeof form); /* what lies between the members is compared, too */
-    form.joint = '.';
+    form.separator = '.';
     form.rank = stack ? 3 : 2;
     form.dtype = tp_dtype_read(form.stored = tensor->dtype);
     form.flat = true;
@@ -246,7 +246,7 @@ static enum tp_code find_weights(const struct tp_checkpoint *ckpt,
     struct tp_finder f = {.ckpt = ckpt, .weights = weights, .err = err};
     memset(weights, 0, sizeof *weights);
     weights->takes_unknown = unknown;
-    uint64_t mark = tp_json_mark();
+    uint64_t before = tp_json_failures();
     enum tp_code code = read_config(&f, choice);
     if (code == TP_OK && !(f.used = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *f.used, err)))
         code = TP_E_MEMORY;
@@ -261,7 +261,7 @@ static enum tp_code find_weights(const struct tp_checkpoint *ckpt,
     free(f.used);
     json_decref(f.config);
     json_decref(f.marks);
-    code = tp_json_check(mark, code, err);
+    code = tp_json_check(before, code, err);
     if (code)
         tp_weights_close(weights);
     return code;
@@ -301,8 +301,8 @@ const struct tp_tensor *tp_weight_convolution(const struct tp_checkpoint *ckpt,
     return four ? tensor : NULL;
 }
 
-void tp_weight_blame(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
-                     struct tp_err *err)
+void tp_weight_attribute_error(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                               struct tp_err *err)
 {
     uint32_t codes = weight->tensor[tp_op_find(&weight->form->op, TP_ROLE_CODES)];
     tp_err_path(err, ckpt->files[ckpt->tensors[codes].file].path);

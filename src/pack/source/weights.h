@@ -10,7 +10,7 @@
 /* Sorts a checkpoint's tensors into weights. Descriptors stored by tilepack are
  * taken first; then the interchange formats are recognised by their tensors;
  * every other float tensor of two or three dimensions is a plain weight. Packed
- * weights of other tools need tp_source_check() before they are decoded. */
+ * weights of other tools need tp_weight_complete() before they are decoded. */
 enum tp_code tp_weights_find(const struct tp_checkpoint *ckpt, struct tp_weights *weights,
                              struct tp_err *err);
 /* The same with what the user says of the model (NULL: nothing); what `choice` points to
@@ -32,7 +32,7 @@ const struct tp_tensor *tp_weight_convolution(const struct tp_checkpoint *ckpt,
                                               const struct tp_weight *weight);
 
 /* Refers a failure to what a packed weight holds: its name, and the file of its codes. */
-void tp_weight_blame(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
-                     struct tp_err *err);
+void tp_weight_attribute_error(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
+                               struct tp_err *err);
 
 #endif

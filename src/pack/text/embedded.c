@@ -76,11 +76,11 @@ static enum tp_code find(struct tp_embedded_list *list, const char *name, const 
 
 static enum tp_code make_all(struct tp_embedded_list *list, struct tp_err *err)
 {
-    const size_t files = files_of(list), most = files > list->count ? files : list->count;
-    const void **all = tp_os_zalloc(most + 1, sizeof *all, err);
+    const size_t files = files_of(list), max = files > list->count ? files : list->count;
+    const void **all = tp_os_zalloc(max + 1, sizeof *all, err);
     size_t count = 0;
     list->err = (struct tp_err){0};
-    for (size_t i = 0; i < most && all; i++) {
+    for (size_t i = 0; i < max && all; i++) {
         struct tp_err wrong = {0};
         enum tp_code code = get(list, i, &all[count], &wrong);
         count += code == TP_OK;

@@ -336,9 +336,9 @@ static enum tp_code skip_value(struct tp_json *json, int depth)
 {
     static const char *const words[] = {"true", "false", "null", NULL};
     static const char *const numbers[] = {"NaN", "Infinity", "-Infinity", NULL};
-    const int most = json->python ? PYTHON_DEPTH : MAX_DEPTH;
+    const int max = json->python ? PYTHON_DEPTH : MAX_DEPTH;
     struct tp_json_string string;
-    uint64_t mark = json->used, count = 0;
+    uint64_t before = json->used, count = 0;
     bool more = true;
     enum tp_code code = TP_OK;
     int byte = tp_json_peek(json);
@@ -346,9 +346,9 @@ static enum tp_code skip_value(struct tp_json *json, int depth)
         code = tp_json_string(json, &string);
     } else if (byte == '{' || byte == '[') {
         char closing = byte == '{' ? '}' : ']';
-        if (depth == most)
+        if (depth == max)
             return tp_json_fail(json, json->pos, "values are nested more than %d deep",
-                                most + json->python);
+                                max + json->python);
         json->pos++;
         while (!code) {
             code = tp_json_next(json, closing, &count, &more);
@@ -356,7 +356,7 @@ static enum tp_code skip_value(struct tp_json *json, int depth)
                 break;
             if (byte == '{')
                 code = tp_json_key(json, &string);
-            json->used = mark;
+            json->used = before;
             if (!code)
                 code = skip_value(json, depth + 1);
         }
@@ -365,7 +365,7 @@ static enum tp_code skip_value(struct tp_json *json, int depth)
     } else {
         code = skip_number(json);
     }
-    json->used = mark;
+    json->used = before;
     return code;
 }
 

@@ -15,12 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MARK "\"\\u0000" /* as text: U+0000 at the beginning of a string */
+#define MARKER "\"\\u0000" /* as text: U+0000 at the beginning of a string */
 
 static _Thread_local uint64_t failures;
 static _Thread_local bool limited; /* the latest one was for --max-memory */
 
-uint64_t tp_json_mark(void) { return failures; }
+uint64_t tp_json_failures(void) { return failures; }
 
 static void count_failure(bool for_limit)
 {
@@ -30,9 +30,9 @@ static void count_failure(bool for_limit)
 
 void tp_json_no_memory(void) { count_failure(false); }
 
-enum tp_code tp_json_check(uint64_t mark, enum tp_code code, struct tp_err *err)
+enum tp_code tp_json_check(uint64_t before, enum tp_code code, struct tp_err *err)
 {
-    if (failures == mark || code == TP_E_MEMORY)
+    if (failures == before || code == TP_E_MEMORY)
         return code;
     if (!err) /* who asks for the reason gets it */
         return TP_E_MEMORY;
@@ -62,10 +62,10 @@ static json_t *made(json_t *value)
 static json_t *read_string(struct reader *r)
 {
     struct tp_json_string string;
-    uint64_t mark = r->json.used;
+    uint64_t before = r->json.used;
     if (tp_json_string(&r->json, &string))
         return NULL;
-    r->json.used = mark;
+    r->json.used = before;
     return made(json_stringn_nocheck(string.data, string.length));
 }
 
@@ -126,12 +126,12 @@ static bool read_member(struct reader *r, json_t *all, unsigned depth)
 {
     enum { OFTEN = 1024 }; /* what the heap holds is not known at once */
     struct tp_json_string key = {.data = NULL};
-    uint64_t mark = r->json.used;
+    uint64_t before = r->json.used;
     if (json_is_object(all) &&
         (tp_json_key(&r->json, &key) || (!r->python && json_object_get(all, key.data))))
         return false;
     json_t *value = read_value(r, depth);
-    r->json.used = mark;
+    r->json.used = before;
     if (value && (key.data ? json_object_set_new_nocheck(all, key.data, value)
                            : json_array_append_new(all, value))) {
         tp_json_no_memory();
@@ -197,10 +197,10 @@ static json_t *read_text(const char *text, size_t size, bool python, struct tp_e
 
 json_t *tp_json_load(const char *text, size_t size, json_error_t *where)
 {
-    const uint64_t mark = failures;
+    const uint64_t before = failures;
     struct tp_err why = {0};
     json_t *value = read_text(text, size, false, &why), *other;
-    if (value || failures != mark || !where)
+    if (value || failures != before || !where)
         return value;
     if ((other = json_loadb(text, size, JSON_REJECT_DUPLICATES, where))) /* it finds the words */
         snprintf(where->text, sizeof where->text, "%.100s", why.what);
@@ -211,11 +211,11 @@ json_t *tp_json_load(const char *text, size_t size, json_error_t *where)
 enum tp_code tp_json_load_python(const char *text, size_t size, json_t **value,
                                  struct tp_err *err)
 {
-    const uint64_t mark = failures;
+    const uint64_t before = failures;
     struct tp_err why = {0};
     *value = read_text(text, size, true, &why);
-    if (*value || failures != mark)
-        return tp_json_check(mark, TP_OK, err);
+    if (*value || failures != before)
+        return tp_json_check(before, TP_OK, err);
     return tp_fail(err, TP_E_INPUT, "%s", why.what);
 }
 
@@ -223,10 +223,10 @@ enum tp_code tp_json_load_python(const char *text, size_t size, json_t **value,
 static void unquote_all(char *text)
 {
     char *to = text, *from = text;
-    for (char *at; (at = strstr(from, MARK)); from += *from == '"') {
+    for (char *at; (at = strstr(from, MARKER)); from += *from == '"') {
         memmove(to, from, (size_t)(at - from));
         to += at - from;
-        from = at + strlen(MARK);
+        from = at + strlen(MARKER);
         size_t length = strcspn(from, "\"");
         memmove(to, from, length);
         to += length;
@@ -247,10 +247,10 @@ static int add_text(const char *data, size_t size, void *text)
 char *tp_json_dump(const json_t *value, size_t flags)
 {
     struct tp_text text = {0};
-    const uint64_t mark = failures;
+    const uint64_t before = failures;
     if (json_dump_callback(value, add_text, &text, flags))
         tp_json_no_memory();
-    if (failures == mark)
+    if (failures == before)
         unquote_all(text.data);
     else
         tp_text_free(&text);

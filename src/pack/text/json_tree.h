@@ -3,7 +3,8 @@
  * jansson passes over a failed allocation: its reader and its writer lose bytes, an object that is
  * built lacks a key, without an error. So texts are read here, by the strict scanner, trees are
  * built and written with the functions below, and failures are counted per thread. A function that
- * reads or builds JSON takes a mark first and hands its code through the check last.
+ * reads or builds JSON asks for the count of failures first and hands its code through the check
+ * last.
  */
 #ifndef TP_PACK_JSON_TREE_H
 #define TP_PACK_JSON_TREE_H
@@ -14,10 +15,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-uint64_t tp_json_mark(void);
-/* TP_E_MEMORY, whatever else was recorded, if memory was short in this thread since the mark was
+uint64_t tp_json_failures(void);
+/* TP_E_MEMORY, whatever else was recorded, if memory was short in this thread since the count was
  * taken; else the code. */
-enum tp_code tp_json_check(uint64_t mark, enum tp_code code, struct tp_err *err);
+enum tp_code tp_json_check(uint64_t before, enum tp_code code, struct tp_err *err);
 /* Counts a failure of this thread that was met on the way to a tree. */
 void tp_json_no_memory(void);
 

@@ -59,7 +59,7 @@ enum tp_code tp_names_add(struct tp_names *names, const char *name, size_t lengt
 {
     void *items = names->items;
     enum tp_code code =
-        tp_os_grow(&items, &names->room, names->count + 1, sizeof *names->items, err);
+        tp_os_grow(&items, &names->item_capacity, names->count + 1, sizeof *names->items, err);
     names->items = items;
     if (!code && names->count + 1 > names->capacity / 2) {
         /* An address that differs from run to run, so that no file can be made

@@ -19,7 +19,7 @@ struct tp_names_slot {
  * set; the names stay the caller's and have to live as long as the set. */
 struct tp_names {
     const char **items; /* by number */
-    size_t count, room;
+    size_t count, item_capacity;
     struct tp_names_slot *slots;
     size_t capacity; /* of slots: 0 or a power of two */
     uint64_t seed;

@@ -125,8 +125,8 @@ static enum tp_code refuse(const struct tp_pattern_origin *origin, const char *t
     if (at >= 0)
         snprintf(where, sizeof where, ", at offset %ld", at);
     if (!origin->place)
-        return tp_fail(err, origin->blame, "%s%s", why, where);
-    return tp_fail(err, origin->blame, "%s: %s%s", label(origin, text, who), why, where);
+        return tp_fail(err, origin->error_code, "%s%s", why, where);
+    return tp_fail(err, origin->error_code, "%s: %s%s", label(origin, text, who), why, where);
 }
 
 /* ---------------------------------------------------------------- compiling -- */

@@ -41,10 +41,10 @@ enum tp_pattern_kind {
 
 /* Where a pattern comes from: how a message names it, and what a mistake in it is. */
 struct tp_pattern_origin {
-    const char *place;   /* "--include", "quantization_config: \"ignore\""; lives on. NULL: the
-                          * message is the reason alone */
-    long index;          /* in the list of that name; -1: none */
-    enum tp_code blame;  /* TP_E_USAGE, or TP_E_INPUT for what stands in a checkpoint */
+    const char *place;       /* "--include", "quantization_config: \"ignore\""; lives on. NULL: the
+                              * message is the reason alone */
+    long index;              /* in the list of that name; -1: none */
+    enum tp_code error_code; /* TP_E_USAGE, or TP_E_INPUT for what stands in a checkpoint */
 };
 
 /* The library's memory, shared by all patterns of a list; for one thread at a time. {0} is
@@ -66,17 +66,17 @@ struct tp_pattern {
     struct tp_pattern_origin origin;
 };
 
-/* Compiles text. On failure *pattern holds nothing, and the code is the origin's blame, with
+/* Compiles text. On failure *pattern holds nothing, and the code is the origin's error code, with
  * the place, the reason and the offset in the pattern, or TP_E_MEMORY. */
 enum tp_code tp_pattern_compile(struct tp_matcher *matcher, const char *text,
                                 enum tp_pattern_kind kind, struct tp_pattern_origin origin,
                                 struct tp_pattern *pattern, struct tp_err *err);
-/* Whether the name (UTF-8) matches. The origin's blame if that costs too much, or
+/* Whether the name (UTF-8) matches. The origin's error code if that costs too much, or
  * TP_E_MEMORY; *matches is false then. */
 enum tp_code tp_pattern_match(struct tp_matcher *matcher, const struct tp_pattern *pattern,
                               const char *name, bool *matches, struct tp_err *err);
 /* Counts steps of another kind of search, of some 70 ns each, with those of the matcher; text and
- * origin are of what is searched for. The origin's blame once there are too many. */
+ * origin are of what is searched for. The origin's error code once there are too many. */
 enum tp_code tp_matcher_work(struct tp_matcher *matcher, uint64_t steps, const char *text,
                              const struct tp_pattern_origin *origin, const char *name,
                              struct tp_err *err);

@@ -51,15 +51,15 @@ static const char *refuse_braces(const char *at)
     size_t size = strspn(at + 1, "0123456789, \t");
     if (!size || at[1 + size] != '}')
         return NULL;
-    const char *most = at + 1, *end = most + strspn(most, digits);
-    if (end > most && *end == ',') {
-        most = end + 1;
-        end = most + strspn(most, digits);
+    const char *max = at + 1, *end = max + strspn(max, digits);
+    if (end > max && *end == ',') {
+        max = end + 1;
+        end = max + strspn(max, digits);
     }
     if (*end != '}' || end == at + 1)
         return "a repeat is written {m}, {m,} or {m,n}";
-    return end > most && most + strspn(most, "0") == end ? "a repeat of no times is not read here"
-                                                         : NULL;
+    return end > max && max + strspn(max, "0") == end ? "a repeat of no times is not read here"
+                                                      : NULL;
 }
 
 /* The bytes of "[:digit:]" but the last, or 0. */

@@ -70,7 +70,7 @@ def modelopt(t):
 
 
 def gptoss(t):
-    """The stacks that gpt-oss publishes: rows of gate and up alternate."""
+    """The stacks that gpt-oss publishes: rows of gate and up are interleaved."""
     source = {}
     for part, name in (("w13", "gate_up_proj"), ("w2", "down_proj")):
         w, scale = t[f"in_{part}_weight"], t[f"in_{part}_weight_scale"]
@@ -283,7 +283,7 @@ def _(report):
     check(report, source, "fp8-tensor-trtllm", both(t, *WEIGHTS))
 
 
-@case("engines: stacks of NVFP4 whose rows alternate, as the model's file says")
+@case("engines: stacks of NVFP4 whose rows are interleaved, as the model's file says")
 def _(report):
     t = load("nvfp4moe")["cutedsl_oai"]
     source = {}
@@ -429,7 +429,7 @@ def _(report):
         for to in ("mxfp4-ct", "mxfp4-marlin"):
             done = tool.run("convert", work.at("out.safetensors"), "-o", work.at("o.safetensors"),
                             "--to", to, "--quiet", check=False)
-            if done.returncode != 4 or "would have them alternate" not in done.stderr:
+            if done.returncode != 4 or "would have them interleaved" not in done.stderr:
                 raise Mismatch(f"{to}: {done.returncode} {done.stderr}")
             report.bytes += 1
 
@@ -713,7 +713,7 @@ def _(report):
     report.bytes += len(REPRODUCED)
 
 
-@case("engines: rows of gate and up that alternate under scales of several rows do not come apart")
+@case("engines: rows of gate and up that are interleaved under scales of several rows do not come apart")
 def _(report):
     rng = np.random.default_rng(63)
     t = {}
@@ -729,7 +729,7 @@ def _(report):
                          ("--requantize",))
             done = tool.run("convert", work.at("middle.safetensors"), "-o", work.at("o.safetensors"),
                             "--to", to, "--requantize", check=False)
-            said = "rows of gate and up take turns in m.mlp.experts.gate_up_proj, and one of its"
+            said = "rows of gate and up are interleaved in m.mlp.experts.gate_up_proj, and one of its"
             if done.returncode != 4 or said not in done.stderr:
                 raise Mismatch(f"{middle} to {to}: {done.returncode} {done.stderr}")
             report.bytes += 1

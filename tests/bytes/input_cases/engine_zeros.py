@@ -132,7 +132,7 @@ def alternating(report, source):
         report.equal("again", again[AT + "w13_weight"].bytes, tool.load(b)[0][AT + "w13_weight"].bytes)
         done = tool.run("convert", c, "-o", work.at("o.safetensors"), "--to", "mxfp4-marlin",
                         "--quiet", check=False)
-        if done.returncode != 4 or "would have them alternate" not in done.stderr:
+        if done.returncode != 4 or "would have them interleaved" not in done.stderr:
             raise Mismatch(f"{done.returncode} {done.stderr}")
 
 

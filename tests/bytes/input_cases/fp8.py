@@ -122,7 +122,7 @@ def _(report):
             else:
                 done = tool.run("convert", work.at("src"), "-o", work.at("no"), "--to", "w4a8-ct",
                                 "--strict", check=False)
-                if done.returncode != 4 or "rows of gate and up alternate" not in done.stderr:
+                if done.returncode != 4 or "rows of gate and up are interleaved" not in done.stderr:
                     raise Mismatch(f"not refused: {done.stderr}")
 
 

@@ -94,7 +94,7 @@ def deepseek(path):
 
 
 def gptoss_tensors(dice, hidden, inner):
-    """MXFP4 experts with biases whose rows alternate; attention and router in bf16, with biases."""
+    """MXFP4 experts with biases whose rows are interleaved; attention and router in bf16, with biases."""
     def plain(*shape):
         return stfile.from_f32("BF16", dice.standard_normal(shape, dtype=np.float32)
                                * np.float32(0.02))

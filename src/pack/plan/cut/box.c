@@ -18,10 +18,10 @@
  * choose() doubles n and halves k until the runs that are read and written are long, the box is
  * about as large as the target, and its work fits the memory. Where the granule is a whole row
  * (gk = 0: one scale for each row) and the rows are too long for that, cut_rows() makes boxes of
- * whole rows that are worked on in pieces along k:
+ * whole rows that are worked on in panels along k:
  *
- *     row     |  piece 0  |  piece 1  |  piece 2  |     read once for the marks of each row,
- *             marks|  piece 1  |                        then one by one behind them (box.h)
+ *     row     |  panel 0  |  panel 1  |  panel 2  |     read once for the extrema of each row,
+ *             extrema| panel 1 |                        then one by one behind them (box.h)
  *
  * Where the source is packed, too, what has to be read to decode a box is its cover
  * (tp_weight_cover()): the box, widened to granules of the source.
@@ -32,8 +32,8 @@
 #include "pack/plan/cut/box.h"
 
 #include "base/num.h"
+#include "kernels/op/convert_scales.h"
 #include "kernels/op/feedback.h"
-#include "kernels/op/recast.h"
 
 #include <string.h>
 
@@ -224,19 +224,19 @@ static uint64_t begins_behind(const struct tp_plan *plan, const struct tp_unit *
 {
     struct tp_view view = tp_unit_view(unit, 0, v);
     const struct tp_weight_form *source = plan->weights->items[view.weight].form;
-    uint64_t stretch = tp_max_u64(tp_op_stretch_rows(&source->op, source->box.n), 1), n, k;
+    uint64_t segment = tp_max_u64(tp_op_segment_rows(&source->op, source->box.n), 1), n, k;
     *granule = 1;
     if (!source->format || tp_op_stored_granule(&source->op, &n, &k, NULL))
         return 0;
     *granule = n;
-    return view.row % stretch % n;
+    return view.row % segment % n;
 }
 
 /* Rows of a packed source that tp_weight_cover() has for so many of a box: of rows that are
  * gathered, from the first to the last. */
 static uint64_t cover_rows(const struct tp_plan *plan, const struct tp_unit *unit, uint64_t rows)
 {
-    uint64_t most = rows;
+    uint64_t max = rows;
     for (uint32_t v = 0; v < unit->form->views_per_expert; v++) {
         struct tp_view view = tp_unit_view(unit, 0, v);
         const struct tp_weight_form *source = plan->weights->items[view.weight].form;
@@ -245,9 +245,9 @@ static uint64_t cover_rows(const struct tp_plan *plan, const struct tp_unit *uni
             before = n - 1;
         if (rows <= all / tp_max_u64(view.step, 1))
             all = rows * tp_max_u64(view.step, 1);
-        most = tp_max_u64(most, tp_min_u64(tp_round_up(before + all, n), source->box.n));
+        max = tp_max_u64(max, tp_min_u64(tp_round_up(before + all, n), source->box.n));
     }
-    return most;
+    return max;
 }
 
 /* What of a packed source is read for a box of that size. */
@@ -277,7 +277,7 @@ static uint64_t taken_memory(const struct tp_plan *plan, const struct tp_unit *u
         !tp_mul_u64(&tiles, to, exact ? 1 : 1 + tiles) || !tp_add_u64(&total, total, more) ||
         !tp_add_u64(&total, total, tiles))
         return UINT64_MAX;
-    more = 32 * (cover.n + cover.k) + tp_recast_bytes(cover);
+    more = 32 * (cover.n + cover.k) + tp_convert_scales_bytes(cover);
     return tp_add_u64(&total, total, more) ? total : UINT64_MAX;
 }
 
@@ -310,8 +310,8 @@ static uint64_t box_memory(const struct tp_plan *plan, const struct tp_unit *uni
 }
 
 /* Values are read before they stand beside the extra columns, which are cut off the outputs; the
- * marks of a row take fewer than 32 bytes. */
-static uint64_t piece_memory(const struct tp_plan *plan, const struct tp_unit *unit,
+ * extrema of a row take fewer than 32 bytes. */
+static uint64_t panel_memory(const struct tp_plan *plan, const struct tp_unit *unit,
                              struct tp_box3 size, uint64_t extra)
 {
     struct tp_box3 wide = {size.e, size.n, size.k + extra};
@@ -319,9 +319,9 @@ static uint64_t piece_memory(const struct tp_plan *plan, const struct tp_unit *u
            op_bytes(&unit->form->op, wide) + 32 * size.n;
 }
 
-/* Whether whole rows may be worked in pieces: they are encoded from values, and only their
+/* Whether whole rows may be worked in panels: they are encoded from values, and only their
  * largest one concerns the others. */
-static bool has_pieces(const struct tp_plan *plan, const struct tp_unit *unit)
+static bool has_panels(const struct tp_plan *plan, const struct tp_unit *unit)
 {
     uint64_t n, k;
     const struct tp_weight *source = source_of(plan, unit);
@@ -338,48 +338,48 @@ static uint64_t column_rows(const struct tp_unit *unit, uint64_t bytes, uint64_t
     return tp_min_u64(tp_round_up(rows, granule), unit->form->box.n);
 }
 
-/* Makes a piece smaller until the memory allows it, of multiples of `least`: along the longer side,
+/* Makes a panel smaller until the memory allows it, of multiples of `min`: along the longer side,
  * as a transposed source is read by columns and the codes are written by rows. */
-static void fit_piece(const struct tp_plan *plan, const struct tp_unit *unit, uint64_t memory,
-                      struct tp_box3 least, uint64_t extra, struct tp_box3 *size)
+static void fit_panel(const struct tp_plan *plan, const struct tp_unit *unit, uint64_t memory,
+                      struct tp_box3 min, uint64_t extra, struct tp_box3 *size)
 {
-    while ((size->n > least.n || size->k > least.k) &&
-           piece_memory(plan, unit, *size, extra) > memory)
-        if (size->k <= least.k || (size->n > least.n && size->n > size->k))
-            size->n = tp_max_u64(size->n / 2 / least.n * least.n, least.n);
+    while ((size->n > min.n || size->k > min.k) &&
+           panel_memory(plan, unit, *size, extra) > memory)
+        if (size->k <= min.k || (size->n > min.n && size->n > size->k))
+            size->n = tp_max_u64(size->n / 2 / min.n * min.n, min.n);
         else
-            size->k = tp_round_up(size->k / 2, least.k);
+            size->k = tp_round_up(size->k / 2, min.k);
 }
 
-/* Boxes of whole rows become boxes in pieces where the memory is too small for them, or for enough
- * of their rows: pieces are read twice, and few rows of a transposed source in very many calls.
- * Pieces of other sources have the rows of a granule: with fewer, what a packed one stores for
+/* Boxes of whole rows become boxes in panels where the memory is too small for them, or for enough
+ * of their rows: panels are read twice, and few rows of a transposed source in very many calls.
+ * Panels of other sources have the rows of a granule: with fewer, what a packed one stores for
  * several rows would be decoded for each. */
 static void cut_rows(const struct tp_plan *plan, const struct tp_unit *unit,
-                     const struct tp_box_wish *wish, uint64_t granule, struct tp_box3 *step,
+                     const struct tp_box_hints *hints, uint64_t granule, struct tp_box3 *step,
                      struct tp_grid *grid)
 {
     const struct tp_weight *source = source_of(plan, unit);
     bool turned = !source->form->format && source->form->transposed;
-    bool fits = box_memory(plan, unit, *step) <= wish->memory;
+    bool fits = box_memory(plan, unit, *step) <= hints->memory;
     uint64_t n, k, source_k = 1;
-    if (!wish->memory || !has_pieces(plan, unit) || tp_op_tile(&unit->form->op, &n, &k, NULL) ||
+    if (!hints->memory || !has_panels(plan, unit) || tp_op_tile(&unit->form->op, &n, &k, NULL) ||
         (fits && (!turned || step->n >= column_rows(unit, SHORT_CALL, granule))) ||
         (source->form->format && tp_op_stored_granule(&source->form->op, &n, &source_k, NULL)))
         return;
-    uint64_t extra = TP_ROW_MARKS * tp_round_up(64, k); /* 64: aligned for every kernel */
-    struct tp_box3 least = {1, tp_min_u64(granule, unit->form->box.n), 0}, size = least;
-    if (!tp_lcm_u64(&least.k, extra, source_k))
+    uint64_t extra = TP_ROW_EXTREMA * tp_round_up(64, k); /* 64: aligned for every kernel */
+    struct tp_box3 min = {1, tp_min_u64(granule, unit->form->box.n), 0}, size = min;
+    if (!tp_lcm_u64(&min.k, extra, source_k))
         return;
     if (turned)
         size.n = column_rows(unit, GOOD_CALL, granule);
-    size.k = tp_round_up(step->k / 2, least.k);
-    fit_piece(plan, unit, wish->memory, least, extra, &size);
+    size.k = tp_round_up(step->k / 2, min.k);
+    fit_panel(plan, unit, hints->memory, min, extra, &size);
     if (fits && size.n <= step->n)
         return;
     step->n = size.n;
     grid->extra = extra;
-    grid->piece = size.k;
+    grid->panel = size.k;
 }
 
 uint64_t tp_grid_memory(const struct tp_plan *plan, const struct tp_unit *unit,
@@ -387,37 +387,37 @@ uint64_t tp_grid_memory(const struct tp_plan *plan, const struct tp_unit *unit,
 {
     struct tp_box3 size = {grid->e_step, tp_min_u64(grid->n_step, unit->form->box.n),
                            tp_min_u64(grid->k_step, unit->form->box.k)};
-    if (!grid->piece)
+    if (!grid->panel)
         return box_memory(plan, unit, size);
-    size.k = grid->piece;
-    return piece_memory(plan, unit, size, grid->extra);
+    size.k = grid->panel;
+    return panel_memory(plan, unit, size, grid->extra);
 }
 
 static bool too_large(const struct tp_plan *plan, const struct tp_unit *unit,
-                      const struct candidate *c, const struct tp_box_wish *wish)
+                      const struct candidate *c, const struct tp_box_hints *hints)
 {
-    return c->bytes > wish->limit ||
-           (wish->memory && box_memory(plan, unit, c->size) > wish->memory);
+    return c->bytes > hints->limit ||
+           (hints->memory && box_memory(plan, unit, c->size) > hints->memory);
 }
 
 static struct tp_box3 choose(const struct tp_plan *plan, const struct tp_unit *unit, uint64_t gn,
-                             uint64_t gk, uint64_t rows, const struct tp_box_wish *wish)
+                             uint64_t gk, uint64_t rows, const struct tp_box_hints *hints)
 {
     uint64_t width = tp_max_u64(tp_dtype_bits(unit->form->dtype), 16) / 8;
     uint64_t first_k = gk ? tp_min_u64(gk, unit->form->box.k) : unit->form->box.k;
     struct candidate best = {{1, tp_min_u64(gn, rows), first_k}, 0, 0};
     best.bytes = best.size.n * best.size.k * width;
-    best.score = box_score(plan, unit, best.size, wish->assembles);
+    best.score = box_score(plan, unit, best.size, hints->assembles);
     for (uint64_t k = unit->form->box.k; k;
          k = k == first_k ? 0 : tp_max_u64(k / 2 / first_k * first_k, first_k))
         for (uint64_t n = tp_min_u64(gn, rows); n; n = next_step(n, rows)) {
             struct candidate c = {{1, n, k}, n * k * width, 0};
-            if (too_large(plan, unit, &c, wish))
+            if (too_large(plan, unit, &c, hints))
                 break;
-            if (c.bytes > 4 * wish->target && c.bytes > best.bytes && best.score == FULL)
+            if (c.bytes > 4 * hints->target && c.bytes > best.bytes && best.score == FULL)
                 break;
-            c.score = box_score(plan, unit, c.size, wish->assembles);
-            if (c.score && better(&c, &best, wish->target))
+            c.score = box_score(plan, unit, c.size, hints->assembles);
+            if (c.score && better(&c, &best, hints->target))
                 best = c;
         }
     if (best.score == 0) /* not embedded anywhere: the whole expert is one box */
@@ -425,16 +425,16 @@ static struct tp_box3 choose(const struct tp_plan *plan, const struct tp_unit *u
     return best.size;
 }
 
-/* A view of a packed source, or else all rows; each stretch that is laid out apart by itself.
- * Views end where stretches do. Returns the rows of the longest. */
+/* A view of a packed source, or else all rows; each segment that is laid out apart by itself.
+ * Views end where segments do. Returns the rows of the longest. */
 static uint64_t find_regions(const struct tp_unit *unit, bool packed, struct tp_grid *grid)
 {
-    uint64_t stretch = tp_op_stretch_rows(&unit->form->op, unit->form->box.n), longest = 0;
+    uint64_t segment = tp_op_segment_rows(&unit->form->op, unit->form->box.n), longest = 0;
     uint32_t views = packed ? unit->form->views_per_expert : 1;
     for (uint32_t v = 0; v < views; v++) {
         uint64_t rows = packed ? unit->form->view_rows[v] : unit->form->box.n;
-        for (uint64_t row = 0; row < rows && grid->regions < TP_MAX_VIEWS; row += stretch) {
-            grid->region_rows[grid->regions] = tp_min_u64(stretch, rows - row);
+        for (uint64_t row = 0; row < rows && grid->regions < TP_MAX_VIEWS; row += segment) {
+            grid->region_rows[grid->regions] = tp_min_u64(segment, rows - row);
             longest = tp_max_u64(longest, grid->region_rows[grid->regions++]);
         }
     }
@@ -442,7 +442,7 @@ static uint64_t find_regions(const struct tp_unit *unit, bool packed, struct tp_
 }
 
 enum tp_code tp_unit_boxes(const struct tp_plan *plan, const struct tp_unit *unit,
-                           const struct tp_box_wish *wish, struct tp_grid *grid,
+                           const struct tp_box_hints *hints, struct tp_grid *grid,
                            struct tp_err *err)
 {
     uint64_t gn, gk, rows = 0;
@@ -452,9 +452,9 @@ enum tp_code tp_unit_boxes(const struct tp_plan *plan, const struct tp_unit *uni
     memset(grid, 0, sizeof *grid);
     bool packed = source_of(plan, unit)->form->format != NULL && !unit->form->gathers;
     rows = find_regions(unit, packed, grid);
-    struct tp_box3 step = choose(plan, unit, gn, gk, rows, wish);
+    struct tp_box3 step = choose(plan, unit, gn, gk, rows, hints);
     if (gk == 0)
-        cut_rows(plan, unit, wish, tp_max_u64(gn, 1), &step, grid);
+        cut_rows(plan, unit, hints, tp_max_u64(gn, 1), &step, grid);
     grid->n_step = tp_max_u64(step.n, 1);
     grid->k_step = tp_max_u64(step.k, 1);
     grid->k_count = tp_ceil_div(unit->form->box.k, grid->k_step);
@@ -467,8 +467,8 @@ enum tp_code tp_unit_boxes(const struct tp_plan *plan, const struct tp_unit *uni
     grid->e_step = 1;
     bool global = unit->form->format && tp_op_find(&unit->form->op, TP_ROLE_GLOBAL) >= 0;
     if (grid->expert_boxes == 1 && !packed && !global && !unit->form->gathers &&
-        !tp_op_feeds(&unit->form->op) && !grid->piece) /* a call has one global scale */
-        grid->e_step = tp_min_u64(tp_max_u64(wish->target / tp_max_u64(expert_bytes, 1), 1),
+        !tp_op_feeds(&unit->form->op) && !grid->panel) /* a call has one global scale */
+        grid->e_step = tp_min_u64(tp_max_u64(hints->target / tp_max_u64(expert_bytes, 1), 1),
                                   unit->form->box.e);
     grid->count = tp_ceil_div(unit->form->box.e, grid->e_step) * grid->expert_boxes;
     return TP_OK;
@@ -508,8 +508,8 @@ bool tp_same_boxes(const struct tp_plan *plan, const struct tp_unit *a, const st
 enum tp_code tp_unit_grid(const struct tp_plan *plan, const struct tp_unit *unit, uint64_t target,
                           uint64_t limit, struct tp_grid *grid, struct tp_err *err)
 {
-    struct tp_box_wish wish = {target, limit, ASSEMBLES, 0};
-    return tp_unit_boxes(plan, unit, &wish, grid, err);
+    struct tp_box_hints hints = {target, limit, ASSEMBLES, 0};
+    return tp_unit_boxes(plan, unit, &hints, grid, err);
 }
 
 struct tp_box tp_grid_box(const struct tp_unit *unit, const struct tp_grid *grid, uint64_t i)
@@ -530,15 +530,15 @@ struct tp_box tp_grid_box(const struct tp_unit *unit, const struct tp_grid *grid
     return box;
 }
 
-bool tp_grid_piece(const struct tp_grid *grid, const struct tp_box *box, uint64_t i,
-                   struct tp_box *piece)
+bool tp_grid_panel(const struct tp_grid *grid, const struct tp_box *box, uint64_t i,
+                   struct tp_box *panel)
 {
-    uint64_t step = grid->piece ? grid->piece : tp_max_u64(box->size.k, 1);
-    *piece = *box;
+    uint64_t step = grid->panel ? grid->panel : tp_max_u64(box->size.k, 1);
+    *panel = *box;
     if (i >= tp_ceil_div(box->size.k, step))
         return false;
-    piece->k += i * step;
-    piece->size.k = tp_min_u64(step, box->size.k - i * step);
+    panel->k += i * step;
+    panel->size.k = tp_min_u64(step, box->size.k - i * step);
     return true;
 }
 
@@ -552,17 +552,17 @@ enum tp_code tp_weight_cover(const struct tp_weight *weight, uint64_t row, uint6
         return code;
     if (gk == 0)
         gk = weight->form->box.k;
-    uint64_t stretch = tp_op_stretch_rows(&weight->form->op, weight->form->box.n);
-    uint64_t first = row / stretch * stretch; /* tiles begin with each stretch */
+    uint64_t segment = tp_op_segment_rows(&weight->form->op, weight->form->box.n);
+    uint64_t first = row / segment * segment; /* tiles begin with each segment */
     cover->n = first + (row - first) / gn * gn;
     cover->k = k / gk * gk;
     cover->size.e = 1;
     cover->size.n =
-        tp_min_u64(first + tp_round_up(row + rows - first, gn), first + stretch) - cover->n;
+        tp_min_u64(first + tp_round_up(row + rows - first, gn), first + segment) - cover->n;
     cover->size.k = tp_min_u64(tp_round_up(k + columns, gk), weight->form->box.k) - cover->k;
     if (cover->n + cover->size.n < row + rows) {
         tp_err_tensor(err, weight->name);
-        return tp_fail(err, TP_E_UNSUPPORTED, "rows from %llu to %llu are of two stretches",
+        return tp_fail(err, TP_E_UNSUPPORTED, "rows from %llu to %llu are of two segments",
                        (unsigned long long)row, (unsigned long long)(row + rows));
     }
     return TP_OK;

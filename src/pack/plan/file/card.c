@@ -7,14 +7,14 @@
 #include "pack/plan/file/card.h"
 
 #include "pack/plan/file/command.h"
-#include "pack/plan/file/unserved.h"
+#include "pack/plan/file/unsupported_by_engine.h"
 #include "pack/source/hub.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static const char heading[] = "## The card of the source\n\n";
-static const char mark[] = "<!-- made by tilepack -->\n";
+static const char marker[] = "<!-- made by tilepack -->\n";
 
 static const char *next_line(const char *line)
 {
@@ -136,8 +136,8 @@ static enum tp_code add_error(const struct tp_card_use *use, struct tp_text *tex
 }
 
 /* Weights that are taken over, by what that loses. */
-static enum tp_code add_taken_over(const struct tp_plan *plan, struct tp_text *text,
-                                   struct tp_err *err)
+static enum tp_code add_repacked(const struct tp_plan *plan, struct tp_text *text,
+                                 struct tp_err *err)
 {
     static const char *const what[] = {
         [TP_LOSS_NONE] = "codes and scales: they lose nothing.",
@@ -176,11 +176,11 @@ static enum tp_code add_errors(const struct tp_plan *plan, const struct tp_card_
         if (code == TP_OK)
             code = add_error(&uses[i], text, err);
     }
-    return code ? code : add_taken_over(plan, text, err);
+    return code ? code : add_repacked(plan, text, err);
 }
 
-static enum tp_code add_unserved(const struct tp_unserved *is, struct tp_text *text,
-                                 struct tp_err *err)
+static enum tp_code add_unsupported(const struct tp_unsupported_by_engine *is, struct tp_text *text,
+                                    struct tp_err *err)
 {
     bool plain = is_plain(is->name.data);
     return tp_text_addf(text, err, "\n%s%s%s%s%s.\n", is->before,
@@ -191,13 +191,13 @@ static enum tp_code add_unserved(const struct tp_unserved *is, struct tp_text *t
 static enum tp_code add_serving(const struct tp_plan *plan, struct tp_text *text,
                                 struct tp_err *err)
 {
-    struct tp_unserved unserved = {0};
-    enum tp_code code = tp_plan_unserved(plan, &unserved, err);
-    if (code == TP_OK && unserved.name.size)
-        code = add_unserved(&unserved, text, err);
-    tp_unserved_close(&unserved);
-    for (size_t i = 0; i < unserved.row_count && code == TP_OK; i++) {
-        const struct tp_serve *row = unserved.rows[i];
+    struct tp_unsupported_by_engine unsupported = {0};
+    enum tp_code code = tp_plan_unsupported_by_engine(plan, &unsupported, err);
+    if (code == TP_OK && unsupported.name.size)
+        code = add_unsupported(&unsupported, text, err);
+    tp_unsupported_by_engine_close(&unsupported);
+    for (size_t i = 0; i < unsupported.row_count && code == TP_OK; i++) {
+        const struct tp_serve *row = unsupported.rows[i];
         code = tp_text_addf(text, err, "\nTo serve it with %s (%s):\n\n```\n%s\n```\n",
                             tp_engine_title(row->engine), row->versions, row->line);
     }
@@ -207,7 +207,7 @@ static enum tp_code add_serving(const struct tp_plan *plan, struct tp_text *text
 /* The source's own text; of a card of ours, that of the card that it kept. */
 static enum tp_code add_body(const char *body, struct tp_text *text, struct tp_err *err)
 {
-    const char *ours = strstr(body, mark), *kept = ours ? strstr(ours, heading) : NULL;
+    const char *ours = strstr(body, marker), *kept = ours ? strstr(ours, heading) : NULL;
     if (ours)
         body = kept ? kept + strlen(heading) : "";
     body += strspn(body, "\r\n");
@@ -227,7 +227,7 @@ enum tp_code tp_card_text(const struct tp_plan *plan, const struct tp_request *r
     enum tp_code code = err->code ? err->code : add_metadata(begin, end, base, text, err);
     if (code == TP_OK)
         code = tp_text_addf(text, err, "\n%s# %s %s by tilepack\n\nThe weights were %s, the other "
-                            "files are those of the source.\n\n", mark, base ? base : "Weights",
+                            "files are those of the source.\n\n", marker, base ? base : "Weights",
                             made, made);
     if (code == TP_OK && (code = add_formats(plan, uses, count, text, err)) == TP_OK &&
         (code = add_errors(plan, uses, count, text, err)) == TP_OK)

@@ -35,11 +35,12 @@ static enum tp_code origin_text(const struct tp_origin *origin, struct tp_text *
     return code ? code : tp_text_add_word(text, "]}", err);
 }
 
-/* Name and joint, which may be a part of one letter. */
+/* Name and separator, which may be a part of one letter. */
 static enum tp_code add_prefix(const struct tp_unit *unit, struct tp_text *text,
                                struct tp_err *err)
 {
-    char *prefix = tp_os_join(err, unit->name, strlen(unit->name), (char[2]){unit->form->joint});
+    char *prefix =
+        tp_os_join(err, unit->name, strlen(unit->name), (char[2]){unit->form->separator});
     enum tp_code code = prefix ? tp_text_add_json(text, prefix, err) : TP_E_MEMORY;
     free(prefix);
     return code;
@@ -168,7 +169,7 @@ enum tp_code tp_descriptors_text(const struct tp_plan *plan, uint32_t file, char
     struct seen seen = {.capacity = 64};
     size_t here = file == UINT32_MAX ? plan->unit_count + plan->kept_unit_count
                                      : plan->files[file].unit_count;
-    uint64_t mark = tp_json_mark();
+    uint64_t before = tp_json_failures();
     while (seen.capacity < 2 * here)
         seen.capacity *= 2;
     seen.units = tp_os_zalloc(seen.capacity, sizeof *seen.units, err);
@@ -183,7 +184,7 @@ enum tp_code tp_descriptors_text(const struct tp_plan *plan, uint32_t file, char
     json_decref(json);
     free(seen.units);
     free(seen.ids);
-    if ((code = tp_json_check(mark, code, err))) {
+    if ((code = tp_json_check(before, code, err))) {
         free(*descriptors);
         *descriptors = NULL;
         tp_text_free(units);

@@ -115,18 +115,18 @@ static enum tp_code place_item(struct tp_builder *b, const struct item *item, ui
 /* Room for all outputs, and no more; of no more than can be read again. */
 static enum tp_code reserve_outputs(struct tp_builder *b, bool one_file)
 {
-    uint64_t most = one_file ? TP_ST_MAX_TENSORS : TP_INDEX_MAX_TENSORS;
+    uint64_t max = one_file ? TP_ST_MAX_TENSORS : TP_INDEX_MAX_TENSORS;
     struct tp_plan *plan = b->plan;
     size_t count = plan->kept_count;
     for (size_t u = 0; u < plan->unit_count; u++)
         count += plan->units[u].form->format ? plan->units[u].form->op.outs : 1;
-    if (count <= most)
+    if (count <= max)
         return tp_os_grow((void **)&plan->outputs, &b->output_capacity, count,
                           sizeof *plan->outputs, b->err);
     tp_err_hint(b->err, one_file ? "choose a directory as the output"
                                  : "convert the checkpoint in parts, one shard at a time");
     return tp_fail(b->err, TP_E_UNSUPPORTED, "the output would have %zu tensors, more than the "
-                   "limit of %llu", count, (unsigned long long)most);
+                   "limit of %llu", count, (unsigned long long)max);
 }
 
 static enum tp_code place_all(struct tp_builder *b, uint64_t shard_size)
@@ -245,9 +245,9 @@ static enum tp_code name_file(struct tp_builder *b, uint32_t f, const char *file
     struct tp_plan *plan = b->plan;
     plan->files[f].name =
         file_name                ? tp_os_format(b->err, "%s", file_name)
-        : plan->file_count == 1  ? tp_os_format(b->err, "%s.safetensors", plan->ckpt->stem)
+        : plan->file_count == 1  ? tp_os_format(b->err, "%s.safetensors", plan->ckpt->base)
                                  : tp_os_format(b->err, "%s-%05u-of-%05zu.safetensors",
-                                                plan->ckpt->stem, f + 1, plan->file_count);
+                                                plan->ckpt->base, f + 1, plan->file_count);
     return plan->files[f].name ? TP_OK : TP_E_MEMORY;
 }
 
@@ -325,7 +325,7 @@ static enum tp_code check_copies(const struct tp_builder *b)
         size_t f = 0;
         while (f < plan->file_count && !tp_begins_with(name, plan->files[f].name))
             f++;
-        if (f == plan->file_count && (!end || strcmp(tp_stem_of(name), plan->ckpt->stem) != 0))
+        if (f == plan->file_count && (!end || strcmp(tp_stem_of(name), plan->ckpt->base) != 0))
             continue;
         tp_err_path(b->err, plan->ckpt->path);
         tp_err_hint(b->err, "copy it by hand, under another name");

@@ -86,9 +86,9 @@ static enum tp_code write_header(struct tp_builder *b, uint32_t f, struct tp_st_
         return code;
     }
     file->header_size = text.size;
-    const char *mark = memmem(text.data, text.size, "\"" TP_META_HASH "\":\"",
-                              strlen("\"" TP_META_HASH "\":\""));
-    file->hash_at = (uint64_t)(mark - text.data) + strlen("\"" TP_META_HASH "\":\"");
+    const char *marker = memmem(text.data, text.size, "\"" TP_META_HASH "\":\"",
+                                strlen("\"" TP_META_HASH "\":\""));
+    file->hash_at = (uint64_t)(marker - text.data) + strlen("\"" TP_META_HASH "\":\"");
     for (uint32_t i = 0; i < file->output_count; i++)
         plan->outputs[file->first_output + i].offset += text.size;
     tp_hash(text.data, text.size, file->header_hash);
@@ -125,10 +125,10 @@ static enum tp_code hash_plan(const struct tp_plan *plan, bool times, uint8_t ha
 enum tp_code tp_plan_headers(struct tp_builder *b)
 {
     struct tp_plan *plan = b->plan;
-    size_t most = 0;
+    size_t max = 0;
     for (uint32_t f = 0; f < plan->file_count; f++)
-        most = tp_max_u64(most, plan->files[f].output_count);
-    struct tp_st_tensor *tensors = tp_os_zalloc(most + 1, sizeof *tensors, b->err);
+        max = tp_max_u64(max, plan->files[f].output_count);
+    struct tp_st_tensor *tensors = tp_os_zalloc(max + 1, sizeof *tensors, b->err);
     enum tp_code code = tensors ? TP_OK : TP_E_MEMORY;
     for (uint32_t f = 0; f < plan->file_count && code == TP_OK; f++)
         code = write_header(b, f, tensors);

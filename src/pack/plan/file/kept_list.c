@@ -119,10 +119,10 @@ static enum tp_code add_linears(struct lister *l)
         struct tp_kept_name kept;
         if (!tensor || tensor->rank != 2 || tp_name_stack(l->facts, tensor->name, &stack))
             continue;
-        size_t stem = tp_name_stem(tensor->name);
+        size_t base_length = tp_name_base(tensor->name);
         tp_name_kept(l->facts, tensor->name, &kept);
-        if (kept.linear && tensor->name[stem])
-            code = add_module(l, tensor->name, stem);
+        if (kept.linear && tensor->name[base_length])
+            code = add_module(l, tensor->name, base_length);
     }
     return code;
 }
@@ -263,7 +263,7 @@ static enum tp_code add_experts(struct lister *l, const struct tp_tensor *tensor
 static enum tp_code add_half(struct lister *l, const struct tp_tensor *tensor,
                              const struct tp_stack_name *stack)
 {
-    enum tp_code code = add(l, tensor->name, tp_name_stem(tensor->name));
+    enum tp_code code = add(l, tensor->name, tp_name_base(tensor->name));
     return code || l->form == TP_KEPT_OWN ? code : add_experts(l, tensor, stack->gate_up);
 }
 

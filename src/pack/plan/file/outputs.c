@@ -112,13 +112,13 @@ static enum tp_code set_name(struct tp_builder *b, const struct tp_unit *unit,
                        "most %d are read", length + 1 + more, suffix, TP_FULL_NAME - 1);
     }
     output->name = unit->name;
-    if (!unit->form->joint)
+    if (!unit->form->separator)
         return TP_OK;
     char *name = tp_store_text(&b->plan->store, length + 1 + more + 1, b->err);
     if (!name)
         return TP_E_MEMORY;
     memcpy(name, unit->name, length);
-    name[length] = unit->form->joint;
+    name[length] = unit->form->separator;
     memcpy(name + length + 1, suffix, more + 1);
     output->name = name;
     return TP_OK;

@@ -59,13 +59,13 @@ static uint32_t find_exactly(const struct tp_builder *b, const char *name)
 }
 
 /* The number of the bias of that name, plain or packed, or TP_NO_TENSOR. */
-static uint32_t find_bias(const struct tp_builder *b, const char *stem, size_t size)
+static uint32_t find_bias(const struct tp_builder *b, const char *base, size_t size)
 {
     static const char *const ends[] = {".bias", "_bias"};
     uint32_t found = TP_NO_TENSOR;
     char name[TP_FULL_NAME];
     for (size_t i = 0; i < 2 && found == TP_NO_TENSOR && has_biases(b); i++)
-        if (snprintf(name, sizeof name, "%.*s%s", (int)size, stem, ends[i]) < (int)sizeof name)
+        if (snprintf(name, sizeof name, "%.*s%s", (int)size, base, ends[i]) < (int)sizeof name)
             found = find_exactly(b, name);
     return found;
 }
@@ -74,14 +74,14 @@ static uint32_t find_bias(const struct tp_builder *b, const char *stem, size_t s
 static uint32_t find_origin_bias(const struct tp_builder *b, const struct tp_origin *origin,
                                  uint64_t expert)
 {
-    static const char mark[] = "{e}";
-    const char *at = strstr(origin->name, mark);
+    static const char marker[] = "{e}";
+    const char *at = strstr(origin->name, marker);
     char name[TP_FULL_NAME];
     if (!at)
-        return find_bias(b, origin->name, tp_name_stem(origin->name));
+        return find_bias(b, origin->name, tp_name_base(origin->name));
     int size = snprintf(name, sizeof name, "%.*s%llu%s", (int)(at - origin->name), origin->name,
-                        (unsigned long long)expert, at + strlen(mark));
-    return size < (int)sizeof name ? find_bias(b, name, tp_name_stem(name)) : TP_NO_TENSOR;
+                        (unsigned long long)expert, at + strlen(marker));
+    return size < (int)sizeof name ? find_bias(b, name, tp_name_base(name)) : TP_NO_TENSOR;
 }
 
 enum fit { FITS, OTHER_ROWS, PART_OF_STACK };
@@ -241,7 +241,7 @@ static enum tp_code bias_form(const struct tp_format *format, enum tp_part part,
 /* "X.w13" and '_' -> "X.w13_bias" */
 static const char *name_of(struct tp_builder *b, const struct tp_unit *unit)
 {
-    char end[] = {unit->form->joint, 'b', 'i', 'a', 's', '\0'};
+    char end[] = {unit->form->separator, 'b', 'i', 'a', 's', '\0'};
     return tp_store_join(&b->plan->store, unit->name, strlen(unit->name), end, b->err);
 }
 

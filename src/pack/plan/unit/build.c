@@ -4,7 +4,7 @@
 #include "pack/plan/unit/build.h"
 
 #include "pack/os/os.h"
-#include "pack/source/source_check.h"
+#include "pack/source/weight_complete.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ void tp_builder_close(struct tp_builder *b)
     tp_shared_close(&b->rules);
     tp_names_close(&b->with_gate);
     tp_names_close(&b->with_up);
-    tp_names_close(&b->in_turn);
+    tp_names_close(&b->interleaved);
 }
 
 enum tp_code tp_plan_add_unit(struct tp_builder *b, struct tp_unit *unit)
@@ -74,7 +74,7 @@ enum tp_code tp_unit_of_weight(struct tp_plan *plan, struct tp_unit *unit, enum 
     form.op = from->op;
     form.outs = from->op.outs;
     form.dtype = form.original = from->dtype;
-    form.joint = from->joint;
+    form.separator = from->separator;
     form.views_per_expert = 1;
     form.repeats = true;
     form.view_rows[0] = from->box.n;

@@ -1,8 +1,8 @@
-/* Inside of planning: shared by convert.c and unpack.c (the whole of it), by what becomes of weights
- * here: select.c (which weights, to what), sources.c, exact.c (which choices of the format), loss.c
- * (taken over or not), sets.c (all or none), units.c (parts and stacks), experts.c, biases.c,
- * inputs.c, stats.c, recast.c, restore.c (plain again), takers.c (nothing twice), and by outputs.c,
- * files.c and headers.c of ../file.
+/* Inside of planning: shared by convert.c and unpack.c (the whole of it), by what becomes of
+ * weights here: select.c (which weights, to what), sources.c, exact.c (which choices of the
+ * format), loss.c (taken over or not), sets.c (all or none), units.c (parts and stacks), experts.c,
+ * biases.c, inputs.c, stats.c, convert_scales.c, restore.c (plain again), unique_sources.c (nothing
+ * twice), and by outputs.c, files.c and headers.c of ../file.
  */
 #ifndef TP_PACK_PLAN_BUILD_H
 #define TP_PACK_PLAN_BUILD_H
@@ -38,8 +38,8 @@ struct tp_builder {
     struct tp_shared rules;    /* struct tp_rule: with choices that follow the source (exact.c) */
     struct tp_name_key *packed_biases; /* weights that are biases, by name (biases.c) */
     size_t packed_bias_count;
-    struct tp_names with_gate, with_up, in_turn; /* experts, by their prefix: what their first
-                                                    matrix holds (experts.c) */
+    struct tp_names with_gate, with_up, interleaved; /* experts, by their prefix: what their first
+                                                        matrix holds (experts.c) */
     const char *last_reason;   /* many weights are kept for the same one */
     uint8_t *unread;           /* enum tp_unread per tensor of the checkpoint; NULL: none is */
     bool quantized;            /* there are packed weights, or tensors that look like theirs */
@@ -106,7 +106,7 @@ bool tp_rule_searches(const struct tp_rule *rule);
 /* Fails when the request's file of importance has entries that fit no weight. */
 enum tp_code tp_plan_check_importance(struct tp_builder *b);
 
-/* Settles how the unit's scales are searched: as `search` says when it is encoded (a
+/* Determines how the unit's scales are searched: as `search` says when it is encoded (a
  * codec may have no use for it), as those of its source were when it is taken over. */
 enum tp_code tp_plan_search(struct tp_builder *b, struct tp_unit *unit,
                             const struct tp_search_choice *search);
@@ -126,11 +126,12 @@ enum tp_unread {
 /* Finds them, and whether the source is quantized. */
 enum tp_code tp_plan_find_unread(struct tp_builder *b);
 
-/* Reads what headers do not say of the chosen packed weights (source_check.h) and
+/* Reads what headers do not say of the chosen packed weights (weight_complete.h) and
  * refuses tensors that look packed but are of no format that is read. */
 enum tp_code tp_plan_check_sources(struct tp_builder *b);
 
-/* Refuses such ones that are excluded, where what describes them is replaced. The units are made. */
+/* Refuses such ones that are excluded, where what describes them is replaced. The units are
+ * made. */
 enum tp_code tp_plan_check_excluded(const struct tp_builder *b);
 
 /* "64,128" for a message about a tensor. Returns `text`. */
@@ -142,16 +143,17 @@ enum tp_code tp_plan_stats(struct tp_builder *b);
 
 /* The global scales of MXFP4 that is taken over as NVFP4, one for each of their groups; with
  * --requantize sets that cannot be are encoded. */
-enum tp_code tp_plan_recast(struct tp_builder *b);
+enum tp_code tp_plan_convert_scales(struct tp_builder *b);
 
 /* Finds out of experts what the last matrix of them does not tell (experts.c). */
 enum tp_code tp_plan_find_experts(struct tp_builder *b);
-/* Packed stacks of gpt-oss, whose rows alternate between gate and up (and the down_proj beside
+/* Packed stacks of gpt-oss, whose rows of gate and up are interleaved (and the down_proj beside
  * them): known by "gate_up_proj_blocks" and what became of it, or by the model's file. They stay
  * one stack in that order, to which the model's biases belong. */
-bool tp_plan_alternates(const struct tp_weight *weight);
-/* Whether "P.w2" is the last matrix of experts whose rows alternate, in a format that says so. */
-bool tp_plan_is_last_in_turn(const struct tp_builder *b, const char *name);
+bool tp_plan_is_interleaved(const struct tp_weight *weight);
+/* Whether "P.w2" is the last matrix of experts whose rows are interleaved, in a format that says
+ * so. */
+bool tp_plan_is_last_interleaved(const struct tp_builder *b, const char *name);
 /* Whether "P.w2" is the last matrix of experts that have no gate. */
 bool tp_plan_is_last_ungated(const struct tp_builder *b, const char *name);
 /* Whether a stack of that name holds two matrices of each expert, gate and up: a packed one may
@@ -210,7 +212,7 @@ enum tp_code tp_plan_kept_output(struct tp_builder *b, const struct tp_kept *kep
 /* Fails when a tensor of the source belongs to two weights of the units, or is copied besides: a
  * mistake of the plan (TP_E_UNSUPPORTED). Units and kept are complete. Time and memory (4 bytes
  * each) are linear in the tensors. */
-enum tp_code tp_plan_check_takers(const struct tp_plan *plan, struct tp_err *err);
+enum tp_code tp_plan_check_unique_sources(const struct tp_plan *plan, struct tp_err *err);
 
 /* Outputs, files, headers and hash of a plan whose units and kept are complete. */
 enum tp_code tp_plan_files(struct tp_builder *b, const char *file_name);

@@ -20,10 +20,10 @@ enum tp_code tp_constant_bytes(const struct tp_constant *constant, uint64_t from
 /* Whether the words can be made; they are not kept. */
 static enum tp_code try_words(const struct tp_constant *words, uint64_t bytes, struct tp_err *err)
 {
-    uint8_t piece[TP_CONSTANT_PIECE];
+    uint8_t chunk[TP_CONSTANT_CHUNK];
     enum tp_code code = TP_OK;
-    for (uint64_t at = 0; at < bytes && code == TP_OK; at += sizeof piece)
-        code = tp_constant_bytes(words, at, piece, tp_min_u64(sizeof piece, bytes - at), err);
+    for (uint64_t at = 0; at < bytes && code == TP_OK; at += sizeof chunk)
+        code = tp_constant_bytes(words, at, chunk, tp_min_u64(sizeof chunk, bytes - at), err);
     return code;
 }
 

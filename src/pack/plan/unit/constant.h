@@ -1,6 +1,6 @@
 /* Outputs whose bytes are known when the plan is made: words that follow from the size of a weight,
  * and numbers that the plan made. The words of a row of millions of columns are megabytes, so they
- * are made where they are written, piece by piece; only a few are kept.
+ * are made where they are written, chunk by chunk; only a few are kept.
  */
 #ifndef TP_PACK_CONSTANT_H
 #define TP_PACK_CONSTANT_H
@@ -8,7 +8,7 @@
 #include "pack/plan/unit/plan.h"
 
 enum {
-    TP_CONSTANT_PIECE = 16 << 10, /* whole words of any size */
+    TP_CONSTANT_CHUNK = 16 << 10, /* whole words of any size */
     TP_CONSTANTS_KEPT = 1 << 20,  /* enough for the forms of most models */
 };
 

@@ -3,7 +3,7 @@
  */
 #include "pack/plan/unit/build.h"
 
-#include "kernels/op/recast.h"
+#include "kernels/op/convert_scales.h"
 #include "pack/format/format_parse.h"
 
 #include <string.h>
@@ -35,7 +35,7 @@ bool tp_form_fits(const struct tp_weight_form *weight, const struct tp_op *to)
     struct tp_op from = weight->op;
     if (from.block_k >= weight->box.k) /* a group that is as long as the row is the row */
         from.block_k = 0;
-    return tp_repack_possible(&from, to) || tp_recast_possible(&from, to);
+    return tp_repack_possible(&from, to) || tp_convert_scales_possible(&from, to);
 }
 
 /* What is lost of the weight with these settings. */

@@ -1,4 +1,4 @@
-/* Which experts have no gate, and whose rows of gate and up alternate: by all weights of the
+/* Which experts have no gate, and whose rows of gate and up are interleaved: by all weights of the
  * checkpoint, chosen or not. Of the first matrix that can be told from itself, of the last one it
  * cannot.
  *
@@ -32,15 +32,15 @@ bool tp_plan_is_gated(const struct tp_weight *weight, const struct tp_stack_name
     return stack->gate_up && !is_ungated(weight);
 }
 
-bool tp_plan_alternates(const struct tp_weight *weight)
+bool tp_plan_is_interleaved(const struct tp_weight *weight)
 {
     const struct tp_weight_form *form = weight->form;
-    if (form->format && form->format->in_turn && form->format->part == TP_PART_UP)
+    if (form->format && form->format->keeps_interleaved && form->format->part == TP_PART_UP)
         return weight->origins == 1 && weight->origin[0].rank == 3; /* of one stack, as it was */
     if (weight->origins > 1) /* put apart already, whatever its name is */
         return false;
     return form->format &&
-           (form->alternates || (form->joint == '_' && tp_ends_with(weight->name, "_proj")));
+           (form->interleaved || (form->separator == '_' && tp_ends_with(weight->name, "_proj")));
 }
 
 /* "P.w13" of a packed stack, or a matrix of an expert of P, where a format asks for those. */
@@ -51,8 +51,8 @@ static enum tp_code add_weight(struct tp_builder *b, const struct tp_weight *wei
     struct tp_expert_name name;
     if (weight->form->rank == 3 && weight->form->format && tp_ends_with(weight->name, ".w13"))
         return add(b, is_ungated(weight)           ? &b->with_up
-                      : tp_plan_alternates(weight) ? &b->in_turn
-                                                   : &b->with_gate,
+                      : tp_plan_is_interleaved(weight) ? &b->interleaved
+                                                       : &b->with_gate,
                    weight->name, size - strlen(".w13"));
     if (!asked || weight->form->rank != 2 ||
         !tp_name_expert(&b->plan->weights->facts, weight->name, &name) ||
@@ -85,8 +85,8 @@ bool tp_plan_is_last_ungated(const struct tp_builder *b, const char *name)
            tp_names_find(&b->with_gate, name, size) < 0;
 }
 
-bool tp_plan_is_last_in_turn(const struct tp_builder *b, const char *name)
+bool tp_plan_is_last_interleaved(const struct tp_builder *b, const char *name)
 {
     return tp_ends_with(name, ".w2") &&
-           tp_names_find(&b->in_turn, name, strlen(name) - strlen(".w2")) >= 0;
+           tp_names_find(&b->interleaved, name, strlen(name) - strlen(".w2")) >= 0;
 }

@@ -42,8 +42,8 @@ static const struct tp_tensor *find_beside(const struct tp_plan *plan,
                                            const struct tp_weight *weight, const char *suffix)
 {
     char name[TP_FULL_NAME];
-    const char joint[2] = {weight->form->joint, '\0'};
-    int size = snprintf(name, sizeof name, "%s%s%s", weight->name, joint, suffix);
+    const char separator[2] = {weight->form->separator, '\0'};
+    int size = snprintf(name, sizeof name, "%s%s%s", weight->name, separator, suffix);
     return size < (int)sizeof name ? tp_checkpoint_find(plan->ckpt, name) : NULL;
 }
 
@@ -292,7 +292,7 @@ static enum tp_code add(struct tp_builder *b, const struct tp_unit *unit)
                              .rank = !inputs->single,
                              .source = (uint32_t)(plan->ckpt->tensor_count + plan->made_count)};
     char end[64];
-    snprintf(end, sizeof end, "%c%s", unit->form->joint, inputs->suffix);
+    snprintf(end, sizeof end, "%c%s", unit->form->separator, inputs->suffix);
     float *numbers = tp_store_zalloc(&plan->store, count, sizeof *numbers, b->err);
     made.name = tp_store_join(&plan->store, unit->name, strlen(unit->name), end, b->err);
     made.shape = tp_store_copy(&plan->store, &count, sizeof count, b->err);

@@ -133,11 +133,11 @@ static bool differing_globals(const struct tp_builder *b, const struct tp_unit *
 /* Rows of a tile of the result that holds rows of two parts, or 0. */
 static uint64_t shared_tile(const struct tp_unit *unit)
 {
-    uint64_t n, k, row = 0, stretch = tp_op_stretch_rows(&unit->form->op, unit->form->box.n);
+    uint64_t n, k, row = 0, segment = tp_op_segment_rows(&unit->form->op, unit->form->box.n);
     if (tp_op_granule(&unit->form->op, &n, &k, NULL) || n == 0)
         return 0; /* refused elsewhere; or whole columns, of a format with one scale */
     for (uint32_t p = 0; p < unit->form->views_per_expert; p++) {
-        if (row % stretch % n)
+        if (row % segment % n)
             return n;
         row += unit->form->view_rows[p];
     }
@@ -181,23 +181,23 @@ const char *tp_plan_unit_kind(const struct tp_builder *b, struct tp_unit *unit,
         tp_format_op(form->format, &form->settings, &form->op);
         form->outs = form->op.outs;
     }
-    bool taken_over = tp_form_fits(weight->form, &form->op);
+    bool repacked = tp_form_fits(weight->form, &form->op);
     char choice[160]; /* a global scale becomes its reciprocal only where it has to */
-    if (taken_over && tp_repack_inverts(&weight->form->op, &form->op) &&
+    if (repacked && tp_repack_inverts(&weight->form->op, &form->op) &&
         name_exact(weight->form, rule, &form->settings, choice, sizeof choice))
-        taken_over = false;
+        repacked = false;
     if (form->format->is_bias) { /* the type that it had is no smaller than its numbers */
-        form->kind = taken_over ? TP_UNIT_REPACK : TP_UNIT_ENCODE;
+        form->kind = repacked ? TP_UNIT_REPACK : TP_UNIT_ENCODE;
         form->dtype = weight->form->dtype == TP_BF16 ? TP_BF16 : TP_F32;
         return NULL;
     }
-    if (taken_over && !tp_rule_searches(rule)) {
+    if (repacked && !tp_rule_searches(rule)) {
         const char *reason = global_reason(b, unit, text, size);
         if (!reason)
             form->kind = TP_UNIT_REPACK;
         if (!reason || !b->request->requantize)
             return reason;
-    } else if (taken_over && !b->request->requantize) {
+    } else if (repacked && !b->request->requantize) {
         tp_err_hint(b->err, "without --search they are taken over as they are; --requantize "
                             "decodes and searches again");
         return "its codes and scales are taken over, so that there is nothing to search";

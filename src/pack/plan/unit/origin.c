@@ -53,7 +53,7 @@ static enum tp_code own_origin(const struct tp_plan *plan, const struct tp_weigh
                                  .flat = weight->form->flat,
                                  .rank = (uint32_t)weight->form->rank,
                                  .transposed = weight->form->transposed ||
-                                               (weight->form->format && weight->form->alternates)};
+                                               (weight->form->format && weight->form->interleaved)};
     const struct tp_quantizer_form *as = weight->form->as;
     uint64_t *shape = origin->shape;
     if (weight->form->rank == 3)
@@ -61,7 +61,7 @@ static enum tp_code own_origin(const struct tp_plan *plan, const struct tp_weigh
     *shape++ = weight->form->box.n;
     *shape = weight->form->box.k;
     if (weight->form->format && /* plain stacks have no ".weight", nor has what is one itself */
-        (weight->form->alternates || (as && as->stem)))
+        (weight->form->interleaved || (as && as->base)))
         origin->name = tp_os_copy(err, weight->name);
     else if (weight->form->format)
         origin->name = tp_os_join(err, weight->name, strlen(weight->name), ".weight");

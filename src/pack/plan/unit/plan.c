@@ -24,7 +24,7 @@ struct tp_view tp_unit_view_at(const struct tp_unit *unit, uint64_t e, uint64_t 
                                uint64_t *rows_left)
 {
     uint32_t p = 0, per = unit->form->views_per_expert;
-    if (unit->form->dealt) {
+    if (unit->form->interleaved) {
         struct tp_view view = tp_unit_view(unit, e, (uint32_t)(n % per));
         *row = view.row + n / per;
         *rows_left = 1;

@@ -19,7 +19,7 @@ enum { TP_MAX_VIEWS = 4 }; /* of a weight's rows: gate and up, or q, k and v */
 /* Rows of a source weight's expert that become rows of the unit. */
 struct tp_view {
     uint32_t weight;
-    uint32_t step; /* rows from one to the next: 2 where gate and up alternate; 0 is 1 */
+    uint32_t step; /* rows from one to the next: 2 where gate and up are interleaved; 0 is 1 */
     uint64_t expert, row;
 };
 
@@ -44,10 +44,11 @@ struct tp_unit_form {
     uint32_t views_per_expert;
     uint64_t view_rows[TP_MAX_VIEWS];
     const char *warning;    /* what the consumer's kernel wants in addition, or NULL */
-    char joint;             /* between its name and the output suffixes; '\0': none */
+    char separator;         /* between its name and the output suffixes; '\0': none */
     bool repeats;           /* only the views of expert 0 are there: those of the others are of the
                                same weights and rows, so many experts on */
-    bool dealt;             /* its rows come from the views in turn, not one view after the other */
+    bool interleaved;       /* its rows come from the views by turns, not one view after the
+                               other */
     bool gathers;           /* its rows do not lie side by side in the packed source: they are put
                                together first (run/gather_rows.h) */
     bool transposed;        /* plain units: written as [E,K,N] */
@@ -67,7 +68,7 @@ struct tp_unit {
     struct tp_importance_ref *importance; /* of each expert, when a file's numbers are used */
     uint32_t output[TP_MAX_OUT]; /* index into plan.outputs */
     uint32_t file;
-    uint8_t lift;              /* of E5M3 scales that are taken over: tp_args.lift */
+    uint8_t scale_shift;       /* of E5M3 scales that are taken over: tp_args.scale_shift */
     uint32_t stats;            /* group that shares a global scale, or UINT32_MAX; of a stack
                                   that of expert 0, the others follow */
 };
@@ -155,7 +156,7 @@ struct tp_plan {
 };
 
 /* Makes the plan that converts `ckpt` as the request says, and completes packed weights
- * (source_check.h). Single-file output
+ * (weight_complete.h). Single-file output
  * (`file_name` given) puts everything into one file of that name. */
 enum tp_code tp_plan_convert(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
                              struct tp_request *request, const char *file_name,

@@ -332,7 +332,7 @@ enum tp_code tp_request_recipe(struct tp_request *request, const char *path, str
     char *text;
     size_t size;
     json_error_t where;
-    uint64_t mark = tp_json_mark();
+    uint64_t before = tp_json_failures();
     enum tp_code code = tp_os_slurp(path, TP_RECIPE_MAX_BYTES, &text, &size, err);
     if (code)
         return code;
@@ -350,7 +350,7 @@ enum tp_code tp_request_recipe(struct tp_request *request, const char *path, str
     else if (code == TP_OK)
         code = read_rules(request, json_object_get(json, "rules"), err);
     json_decref(json);
-    code = tp_json_check(mark, code, err);
+    code = tp_json_check(before, code, err);
     if (code == TP_OK && (code = place_importance(request, path, err)) == TP_OK)
         code = tp_request_input(request, path, err);
     tp_err_path(code ? err : NULL, path);
@@ -568,7 +568,7 @@ static enum tp_code fail_recorded(const struct tp_err *why, struct tp_err *err)
 static enum tp_code parse_recorded(const char *text, struct tp_request *request,
                                    struct tp_err *err)
 {
-    uint64_t mark = tp_json_mark();
+    uint64_t before = tp_json_failures();
     json_t *json = tp_json_load(text, strlen(text), NULL);
     enum tp_code code = TP_OK;
     size_t i;
@@ -604,7 +604,7 @@ static enum tp_code parse_recorded(const char *text, struct tp_request *request,
     request->shard_size = (uint64_t)json_integer_value(json_object_get(json, "shard_size"));
     request->digests = json_object_get(json, "digest") != NULL;
     json_decref(json);
-    return tp_json_check(mark, code, err);
+    return tp_json_check(before, code, err);
 }
 
 enum tp_code tp_request_parse(const char *text, struct tp_request *request, struct tp_err *err)

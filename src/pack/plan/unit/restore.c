@@ -1,7 +1,7 @@
 /* The way back: which plain tensors the packed weights of a checkpoint stand for.
  *
  * Every packed weight says which rows of which tensor it was (its origins). These
- * pieces are sorted by tensor, expert and row; a tensor must be covered exactly,
+ * fragments are sorted by tensor, expert and row; a tensor must be covered exactly,
  * by the same cut for each of its experts, and becomes one plain unit.
  */
 #include "pack/plan/unit/build.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* Rows of one expert of a plain tensor, or of each of a stack, and where they lie now. */
-struct piece {
+struct fragment {
     char *name;
     uint64_t e, row, rows, step;
     uint64_t shape[3];
@@ -26,17 +26,17 @@ struct piece {
     enum tp_dtype dtype; /* of the original values */
 };
 
-struct pieces {
-    struct piece *items;
+struct fragments {
+    struct fragment *items;
     size_t count, capacity;
 };
 
-static void pieces_free(struct pieces *pieces)
+static void fragments_free(struct fragments *fragments)
 {
-    for (size_t i = 0; i < pieces->count; i++)
-        free(pieces->items[i].name);
-    free(pieces->items);
-    *pieces = (struct pieces){0};
+    for (size_t i = 0; i < fragments->count; i++)
+        free(fragments->items[i].name);
+    free(fragments->items);
+    *fragments = (struct fragments){0};
 }
 
 /* Whether the origin is a whole tensor [E,N,K], whose experts are those of the weight. */
@@ -45,28 +45,29 @@ static bool is_stack(const struct tp_origin *origin)
     return origin->rank == 3 && origin->expert < 0;
 }
 
-static enum tp_code add_piece(struct tp_builder *b, struct pieces *pieces,
-                              const struct tp_origin *origin, uint32_t w, uint64_t e, uint64_t row)
+static enum tp_code add_fragment(struct tp_builder *b, struct fragments *fragments,
+                                 const struct tp_origin *origin, uint32_t w, uint64_t e,
+                                 uint64_t row)
 {
     const struct tp_weight *weight = &b->plan->weights->items[w];
-    enum tp_code code = tp_os_grow((void **)&pieces->items, &pieces->capacity, pieces->count + 1,
-                                   sizeof *pieces->items, b->err);
+    enum tp_code code = tp_os_grow((void **)&fragments->items, &fragments->capacity,
+                                   fragments->count + 1, sizeof *fragments->items, b->err);
     if (code)
         return code;
-    struct piece *piece = &pieces->items[pieces->count];
-    *piece = (struct piece){.e = origin->expert > 0 ? (uint64_t)origin->expert : 0,
-                            .row = origin->row, .rows = origin->rows,
-                            .step = tp_max_u64(origin->step, 1), .rank = origin->rank,
-                            .stack = is_stack(origin), .transposed = origin->transposed,
-                            .flat = origin->flat,
-                            .view = {.weight = w, .step = 1, .expert = e, .row = row},
-                            .dtype = weight->form->dtype};
-    memcpy(piece->shape, origin->shape, sizeof piece->shape);
-    piece->name = b->checks ? tp_os_copy(b->err, origin->name)
-                            : tp_origin_name(origin, e, b->err);
-    if (!piece->name)
+    struct fragment *fragment = &fragments->items[fragments->count];
+    *fragment = (struct fragment){.e = origin->expert > 0 ? (uint64_t)origin->expert : 0,
+                                  .row = origin->row, .rows = origin->rows,
+                                  .step = tp_max_u64(origin->step, 1), .rank = origin->rank,
+                                  .stack = is_stack(origin), .transposed = origin->transposed,
+                                  .flat = origin->flat,
+                                  .view = {.weight = w, .step = 1, .expert = e, .row = row},
+                                  .dtype = weight->form->dtype};
+    memcpy(fragment->shape, origin->shape, sizeof fragment->shape);
+    fragment->name = b->checks ? tp_os_copy(b->err, origin->name)
+                               : tp_origin_name(origin, e, b->err);
+    if (!fragment->name)
         return TP_E_MEMORY;
-    pieces->count++;
+    fragments->count++;
     return TP_OK;
 }
 
@@ -84,8 +85,8 @@ static bool origin_fits(const struct tp_weight *weight, const struct tp_origin *
     return origin->shape[0] == weight->form->box.e;
 }
 
-/* All pieces of one weight; what records nothing stood for S.weight. */
-static enum tp_code add_weight(struct tp_builder *b, struct pieces *pieces, uint32_t w)
+/* All fragments of one weight; what records nothing stood for S.weight. */
+static enum tp_code add_weight(struct tp_builder *b, struct fragments *fragments, uint32_t w)
 {
     const struct tp_weight *weight = &b->plan->weights->items[w];
     struct tp_origin *origins;
@@ -101,7 +102,7 @@ static enum tp_code add_weight(struct tp_builder *b, struct pieces *pieces, uint
         /* One template says the same of each expert: to look at one is enough. */
         uint64_t experts = is_stack(&origins[i]) || b->checks ? 1 : weight->form->box.e;
         for (uint64_t e = 0; e < experts && code == TP_OK; e++)
-            code = add_piece(b, pieces, &origins[i], w, e, row);
+            code = add_fragment(b, fragments, &origins[i], w, e, row);
         row += origins[i].rows;
     }
     tp_origins_free(origins, count);
@@ -110,7 +111,7 @@ static enum tp_code add_weight(struct tp_builder *b, struct pieces *pieces, uint
 
 static int by_place(const void *a, const void *b)
 {
-    const struct piece *x = a, *y = b;
+    const struct fragment *x = a, *y = b;
     int order = strcmp(x->name, y->name);
     if (order)
         return order;
@@ -119,112 +120,116 @@ static int by_place(const void *a, const void *b)
     return x->row < y->row ? -1 : x->row > y->row;
 }
 
-static enum tp_code not_covered(struct tp_builder *b, const struct piece *piece, uint64_t row)
+static enum tp_code not_covered(struct tp_builder *b, const struct fragment *fragment, uint64_t row)
 {
-    tp_err_tensor(b->err, piece->name);
+    tp_err_tensor(b->err, fragment->name);
     tp_err_hint(b->err, "the checkpoint is a part of a larger one: take that");
     return tp_fail(b->err, TP_E_INPUT, "only parts of this tensor are here: expert %llu lacks or "
-                   "doubles the rows from %llu on", (unsigned long long)piece->e,
+                   "doubles the rows from %llu on", (unsigned long long)fragment->e,
                    (unsigned long long)row);
 }
 
-/* Rows that were taken in turn are dealt out again: as many pieces as a step is long. */
-static enum tp_code first_deal(struct tp_builder *b, const struct piece *pieces, size_t count,
+/* Interleaved rows are taken apart again: as many fragments as a step is long. */
+static enum tp_code first_deal(struct tp_builder *b, const struct fragment *fragments, size_t count,
                                struct tp_unit *unit)
 {
-    uint64_t step = pieces->step, n = unit->form->box.n;
+    uint64_t step = fragments->step, n = unit->form->box.n;
     for (uint64_t i = 0; i < step; i++) {
-        if (i >= count || pieces[i].e || pieces[i].row != i || pieces[i].rows * step != n)
-            return not_covered(b, pieces, i);
-        unit->form->view_rows[unit->form->views_per_expert++] = pieces[i].rows;
+        if (i >= count || fragments[i].e || fragments[i].row != i || fragments[i].rows * step != n)
+            return not_covered(b, fragments, i);
+        unit->form->view_rows[unit->form->views_per_expert++] = fragments[i].rows;
     }
-    unit->form->dealt = unit->form->gathers = true;
+    unit->form->interleaved = unit->form->gathers = true;
     return TP_OK;
 }
 
 /* The cut of the first expert; false if it does not cover all rows. */
-static enum tp_code first_cut(struct tp_builder *b, const struct piece *pieces, size_t count,
+static enum tp_code first_cut(struct tp_builder *b, const struct fragment *fragments, size_t count,
                               struct tp_unit *unit)
 {
     uint64_t row = 0;
-    if (pieces->step > 1)
-        return first_deal(b, pieces, count, unit);
+    if (fragments->step > 1)
+        return first_deal(b, fragments, count, unit);
     for (size_t i = 0; i < count && row < unit->form->box.n; i++) {
         if (unit->form->views_per_expert == TP_MAX_VIEWS) {
-            tp_err_tensor(b->err, pieces->name);
+            tp_err_tensor(b->err, fragments->name);
             return tp_fail(b->err, TP_E_UNSUPPORTED, "this tensor was cut into more than %d pieces",
                            TP_MAX_VIEWS);
         }
-        if (pieces[i].e || pieces[i].row != row)
-            return not_covered(b, pieces, row);
-        unit->form->view_rows[unit->form->views_per_expert++] = pieces[i].rows;
-        row += pieces[i].rows;
+        if (fragments[i].e || fragments[i].row != row)
+            return not_covered(b, fragments, row);
+        unit->form->view_rows[unit->form->views_per_expert++] = fragments[i].rows;
+        row += fragments[i].rows;
     }
-    return row == unit->form->box.n ? TP_OK : not_covered(b, pieces, row);
+    return row == unit->form->box.n ? TP_OK : not_covered(b, fragments, row);
 }
 
-static enum tp_code fill_parts(struct tp_builder *b, const struct piece *pieces, size_t count,
+static enum tp_code fill_parts(struct tp_builder *b, const struct fragment *fragments, size_t count,
                                struct tp_unit *unit)
 {
     uint64_t per = unit->form->views_per_expert;
     uint64_t experts = unit->form->repeats ? 1 : unit->form->box.e;
     if (count % per || count / per != experts) /* stated: a product would wrap */
-        return not_covered(b, &pieces[count - 1], 0);
+        return not_covered(b, &fragments[count - 1], 0);
     for (uint64_t e = 0; e < experts; e++)
         for (uint64_t p = 0, row = 0; p < per; p++) {
-            const struct piece *piece = &pieces[e * per + p];
-            if (piece->e != e || piece->row != row || piece->rows != unit->form->view_rows[p] ||
-                piece->rank != pieces->rank || piece->stack != pieces->stack ||
-                piece->step != pieces->step || piece->transposed != pieces->transposed ||
-                piece->flat != pieces->flat ||
-                memcmp(piece->shape, pieces->shape, sizeof piece->shape) != 0)
-                return not_covered(b, piece, row);
-            unit->views[e * per + p] = piece->view;
-            if (piece->flat) /* numbers as they were, where all are of one type */
-                unit->form->original = piece->dtype == pieces->dtype ? piece->dtype : TP_F32;
-            else if (piece->dtype != TP_BF16)
+            const struct fragment *fragment = &fragments[e * per + p];
+            if (fragment->e != e || fragment->row != row ||
+                fragment->rows != unit->form->view_rows[p] || fragment->rank != fragments->rank ||
+                fragment->stack != fragments->stack || fragment->step != fragments->step ||
+                fragment->transposed != fragments->transposed ||
+                fragment->flat != fragments->flat ||
+                memcmp(fragment->shape, fragments->shape, sizeof fragment->shape) != 0)
+                return not_covered(b, fragment, row);
+            unit->views[e * per + p] = fragment->view;
+            if (fragment->flat) /* numbers as they were, where all are of one type */
+                unit->form->original =
+                    fragment->dtype == fragments->dtype ? fragment->dtype : TP_F32;
+            else if (fragment->dtype != TP_BF16)
                 unit->form->original = TP_F32;
-            row += unit->form->dealt ? 1 : piece->rows;
+            row += unit->form->interleaved ? 1 : fragment->rows;
         }
     return TP_OK;
 }
 
-/* The pieces of one tensor, which have to cover it; it becomes a unit of the plan. */
-static enum tp_code add_tensor(struct tp_builder *b, const struct piece *pieces, size_t count,
+/* The fragments of one tensor, which have to cover it; it becomes a unit of the plan. */
+static enum tp_code add_tensor(struct tp_builder *b, const struct fragment *fragments, size_t count,
                                enum tp_dtype dtype)
 {
-    uint32_t rank = pieces->rank;
+    uint32_t rank = fragments->rank;
     struct tp_unit_form form;
     memset(&form, 0, sizeof form); /* what lies between the members is compared, too */
     form.kind = TP_UNIT_PLAIN;
     form.rank = (int)rank;
     form.original = TP_BF16;
     form.outs = 1;
-    form.repeats = pieces->stack;
-    form.transposed = pieces->transposed;
-    form.flat = pieces->flat;
-    form.box = (struct tp_box3){rank == 3 ? pieces->shape[0] : 1, pieces->shape[rank - 2],
-                                pieces->shape[rank - 1]};
+    form.repeats = fragments->stack;
+    form.transposed = fragments->transposed;
+    form.flat = fragments->flat;
+    form.box = (struct tp_box3){rank == 3 ? fragments->shape[0] : 1, fragments->shape[rank - 2],
+                                fragments->shape[rank - 1]};
     struct tp_unit unit = {.form = &form, .stats = UINT32_MAX};
-    unit.name = tp_store_join(&b->plan->store, pieces->name, strlen(pieces->name), "", b->err);
+    unit.name =
+        tp_store_join(&b->plan->store, fragments->name, strlen(fragments->name), "", b->err);
     unit.views = tp_store_zalloc(&b->plan->store, count, sizeof *unit.views, b->err);
     enum tp_code code = unit.name && unit.views ? TP_OK : TP_E_MEMORY;
-    if (code == TP_OK && (code = first_cut(b, pieces, count, &unit)) == TP_OK)
-        code = fill_parts(b, pieces, count, &unit);
+    if (code == TP_OK && (code = first_cut(b, fragments, count, &unit)) == TP_OK)
+        code = fill_parts(b, fragments, count, &unit);
     form.dtype = dtype == TP_DTYPE_NONE ? form.original : dtype;
     return code || b->checks ? code : tp_plan_add_unit(b, &unit);
 }
 
-static enum tp_code add_tensors(struct tp_builder *b, struct pieces *pieces, enum tp_dtype dtype)
+static enum tp_code add_tensors(struct tp_builder *b, struct fragments *fragments,
+                                enum tp_dtype dtype)
 {
     enum tp_code code = TP_OK;
-    if (pieces->count)
-        qsort(pieces->items, pieces->count, sizeof *pieces->items, by_place);
-    for (size_t i = 0, end; i < pieces->count && code == TP_OK; i = end) {
-        for (end = i + 1; end < pieces->count &&
-                          strcmp(pieces->items[i].name, pieces->items[end].name) == 0;)
+    if (fragments->count)
+        qsort(fragments->items, fragments->count, sizeof *fragments->items, by_place);
+    for (size_t i = 0, end; i < fragments->count && code == TP_OK; i = end) {
+        for (end = i + 1; end < fragments->count &&
+                          strcmp(fragments->items[i].name, fragments->items[end].name) == 0;)
             end++;
-        code = add_tensor(b, pieces->items + i, end - i, dtype);
+        code = add_tensor(b, fragments->items + i, end - i, dtype);
         if (b->checks)
             tp_store_close(&b->plan->store);
     }
@@ -251,19 +256,19 @@ static enum tp_code add_plain(struct tp_builder *b, uint32_t w)
 enum tp_code tp_plan_plain_units(struct tp_builder *b, enum tp_dtype dtype, bool all,
                                  const bool *skip)
 {
-    struct pieces pieces = {0};
+    struct fragments fragments = {0};
     enum tp_code code = TP_OK;
     for (uint32_t w = 0; w < b->plan->weights->count && code == TP_OK; w++) {
         if (skip && skip[w])
             continue;
         if (b->plan->weights->items[w].form->format)
-            code = add_weight(b, &pieces, w);
+            code = add_weight(b, &fragments, w);
         else if (all)
             code = add_plain(b, w);
     }
     if (code == TP_OK)
-        code = add_tensors(b, &pieces, dtype);
-    pieces_free(&pieces);
+        code = add_tensors(b, &fragments, dtype);
+    fragments_free(&fragments);
     return code;
 }
 
@@ -274,17 +279,17 @@ enum tp_code tp_plan_check_origins(const struct tp_checkpoint *ckpt,
     struct tp_plan plan = {.ckpt = ckpt, .weights = weights};
     struct tp_err found = {0};
     struct tp_builder b = {.plan = &plan, .checks = true, .err = &found};
-    struct pieces pieces = {0};
+    struct fragments fragments = {0};
     enum tp_code code = TP_OK;
     for (uint32_t w = 0; w < weights->count && code == TP_OK; w++) {
         if (weights->items[w].form->format && weights->items[w].origins)
-            code = add_weight(&b, &pieces, w);
+            code = add_weight(&b, &fragments, w);
         if (!whole)
-            pieces_free(&pieces);
+            fragments_free(&fragments);
     }
     if (code == TP_OK)
-        code = add_tensors(&b, &pieces, TP_DTYPE_NONE);
-    pieces_free(&pieces);
+        code = add_tensors(&b, &fragments, TP_DTYPE_NONE);
+    fragments_free(&fragments);
     tp_store_close(&plan.store);
     if (code == TP_E_UNSUPPORTED) /* right, but beyond what unpack does */
         return TP_OK;

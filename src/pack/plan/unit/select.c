@@ -28,7 +28,7 @@ const char *tp_weight_full_name(const struct tp_plan *plan, uint32_t weight,
         return NULL;
     }
     if (tp_plan_is_bias(w)) /* what happens to a weight happens to its bias */
-        length = tp_name_bias_stem(w->name);
+        length = tp_name_bias_base(w->name);
     memcpy(buffer, w->name, length);
     memcpy(buffer + length, end, sizeof end);
     return buffer;
@@ -119,9 +119,9 @@ static enum tp_code refuse_unclear(struct tp_builder *b, uint32_t w,
     unsigned long long e = tensor->shape[0], x = tensor->shape[1], y = tensor->shape[2];
     tp_err_tensor(b->err, tensor->name);
     tp_err_path(b->err, b->plan->ckpt->files[tensor->file].path);
-    if (stack->is->alternates)
+    if (stack->is->interleaved)
         return tp_fail(b->err, TP_E_UNSUPPORTED, "its sizes say that it is no [E,K,N], as rows "
-                       "that alternate between gate and up have to be");
+                       "of gate and up that are interleaved have to be");
     tp_err_hint(b->err, "--stacks enk or --stacks ekn says which; --exclude leaves it as it is");
     return tp_fail(b->err, TP_E_UNSUPPORTED, "the stack [%llu,%llu,%llu] may be [E,N,K], each "
                    "expert giving %llu features of %llu, or [E,K,N], %llu of %llu: sizes and "
@@ -135,9 +135,11 @@ static enum tp_code check_stack(struct tp_builder *b, uint32_t w, const char *na
     struct tp_stack_name stack;
     if (weight->form->rank != 3 || weight->form->format)
         return TP_OK;
-    if (weight->form->alternates && b->choices[w].rule->format->experts == TP_EXPERTS_SPLIT)
-        return tp_choice_keep(b, w, true, "the experts of this architecture cannot be written one "
-                              "by one: rows of gate and up alternate, and so do their biases");
+    if (weight->form->interleaved && b->choices[w].rule->format->experts == TP_EXPERTS_SPLIT)
+        return tp_choice_keep(
+            b, w, true,
+            "the experts of this architecture cannot be written one "
+            "by one: rows of gate and up are interleaved, and so are their biases");
     bool stacked = tp_name_stack(&b->plan->weights->facts, name, &stack);
     if (stacked && weight->form->unclear)
         return refuse_unclear(b, w, &stack);
@@ -271,7 +273,7 @@ static enum tp_code include_matches_any(struct tp_builder *b, size_t i, bool *ma
     *matches = false;
     for (uint32_t w = 0; w < b->plan->weights->count && !*matches && code == TP_OK; w++) {
         const char *name = tp_weight_full_name(b->plan, w, buffer, b->err);
-        if (name && !b->plan->weights->items[w].form->format && name[tp_name_bias_stem(name)])
+        if (name && !b->plan->weights->items[w].form->format && name[tp_name_bias_base(name)])
             continue; /* a bias; scales may be those of codes that are refused later */
         code = name ? tp_request_include_matches(b->request, i, name, matches, b->err)
                     : b->err->code;

@@ -39,7 +39,7 @@ static const struct tp_model_facts *facts_of(const struct tp_builder *b)
 static bool is_split(const struct tp_builder *b, uint32_t w, struct tp_stack_name *stack)
 {
     const struct tp_weight *weight = weight_at(b, w);
-    return weight->form->rank == 3 && !weight->form->alternates && !b->request->no_stack &&
+    return weight->form->rank == 3 && !weight->form->interleaved && !b->request->no_stack &&
            b->choices[w].rule->format->experts == TP_EXPERTS_SPLIT &&
            tp_name_stack(facts_of(b), weight->name, stack) && !stack->is->kept;
 }

@@ -2,18 +2,18 @@
  * them is refused.
  *
  * Invariant: after tp_plan_check_sources() every chosen packed weight can be decoded, and every
- * matrix whose type is none of plain numbers is part of a weight, or beside one, or of integers that
- * are no codes, or excluded.
+ * matrix whose type is none of plain numbers is part of a weight, or beside one, or of integers
+ * that are no codes, or excluded.
  */
 #include "pack/plan/unit/build.h"
 
 #include "base/num.h"
 #include "pack/model/model_names.h"
 #include "pack/os/os.h"
-#include "pack/source/source_check.h"
 #include "pack/source/source_config.h"
-#include "pack/source/source_spare.h"
 #include "pack/source/source_transforms.h"
+#include "pack/source/unused_siblings.h"
+#include "pack/source/weight_complete.h"
 #include "pack/text/json_tree.h"
 
 #include <stdio.h>
@@ -130,8 +130,8 @@ static enum tp_code find_spares(struct tp_builder *b)
     const struct tp_weights *weights = b->plan->weights;
     b->unread = tp_os_zalloc(ckpt->tensor_count, sizeof *b->unread, b->err);
     for (uint32_t w = 0; w < weights->count && b->unread; w++)
-        for (uint32_t t = tp_source_spare(ckpt, &weights->items[w], 0); t != TP_NO_TENSOR;
-             t = tp_source_spare(ckpt, &weights->items[w], t + 1))
+        for (uint32_t t = tp_source_unused(ckpt, &weights->items[w], 0); t != TP_NO_TENSOR;
+             t = tp_source_unused(ckpt, &weights->items[w], t + 1))
             b->unread[t] = TP_UNREAD_SPARE;
     return b->unread ? TP_OK : TP_E_MEMORY;
 }
@@ -257,8 +257,8 @@ enum tp_code tp_plan_check_excluded(const struct tp_builder *b)
 /* What stands beside a weight and says nothing is not copied: another form would read it. */
 static void leave_spares(struct tp_builder *b, const struct tp_weight *weight)
 {
-    for (uint32_t t = tp_source_spare(b->plan->ckpt, weight, 0); t != TP_NO_TENSOR;
-         t = tp_source_spare(b->plan->ckpt, weight, t + 1))
+    for (uint32_t t = tp_source_unused(b->plan->ckpt, weight, 0); t != TP_NO_TENSOR;
+         t = tp_source_unused(b->plan->ckpt, weight, t + 1))
         b->taken[t] = true;
 }
 
@@ -292,7 +292,7 @@ enum tp_code tp_plan_check_sources(struct tp_builder *b)
 {
     const struct tp_weights *weights = b->plan->weights;
     const struct tp_tensor *codes;
-    uint64_t mark = tp_json_mark();
+    uint64_t before = tp_json_failures();
     enum tp_code code = find_codes(b, false, &codes);
     if (code == TP_OK && codes)
         code = refuse_codes(b, codes);
@@ -304,11 +304,11 @@ enum tp_code tp_plan_check_sources(struct tp_builder *b)
         code = check_transforms(b);
     for (uint32_t w = 0; w < weights->count && code == TP_OK; w++)
         if (!b->choices || b->choices[w].rule) {
-            code = tp_source_check(b->plan->ckpt, weights, w, b->err);
+            code = tp_weight_complete(b->plan->ckpt, weights, w, b->err);
             if (code == TP_OK)
                 leave_spares(b, &weights->items[w]);
         }
-    return tp_json_check(mark, code, b->err);
+    return tp_json_check(before, code, b->err);
 }
 
 enum tp_code tp_plan_refuse(const struct tp_builder *b, const struct tp_unit *unit,

@@ -5,11 +5,11 @@
  * keeps one scale for the whole (with FP8 per tensor if that is asked for); every expert of a
  * stack has its own. Units
  * that are encoded take part, and those that take over what has no global scale of its own
- * (recast.c): all else brings its scale along.
+ * (convert_scales.c): all else brings its scale along.
  */
 #include "pack/plan/unit/build.h"
 
-#include "kernels/op/recast.h"
+#include "kernels/op/convert_scales.h"
 #include "kernels/op/traits.h"
 #include "pack/os/os.h"
 #include "pack/model/model_names.h"
@@ -33,8 +33,8 @@ static bool needs_stats(const struct tp_plan *plan, const struct tp_unit *unit)
 {
     const struct tp_op *from = &plan->weights->items[unit->views[0].weight].form->op;
     return unit->form->format && tp_op_find(&unit->form->op, TP_ROLE_GLOBAL) >= 0 &&
-           (unit->form->kind == TP_UNIT_ENCODE || unit->form->op.lifts ||
-            tp_recast_possible(from, &unit->form->op));
+           (unit->form->kind == TP_UNIT_ENCODE || unit->form->op.shifts_scales ||
+            tp_convert_scales_possible(from, &unit->form->op));
 }
 
 static bool same_set(const struct tp_plan *plan, const struct member *a, const struct member *b)

@@ -20,7 +20,7 @@ static const struct tp_weight *weight_at(const struct tp_builder *b, uint32_t w)
     return &b->plan->weights->items[w];
 }
 
-/* A unit and its form, which settle() makes a shared one. */
+/* A unit and its form, which finalize_unit() makes a shared one. */
 struct draft {
     struct tp_unit unit;
     struct tp_unit_form form;
@@ -39,7 +39,7 @@ static struct tp_unit *unit_start(const struct tp_builder *b, uint32_t w, struct
     form->settings = rule->settings;
     form->original = weight->form->dtype;
     form->box = (struct tp_box3){1, weight->form->box.n, weight->form->box.k};
-    form->joint = '.';
+    form->separator = '.';
     tp_format_op(rule->format, &rule->settings, &form->op);
     form->outs = form->op.outs;
     return &draft->unit;
@@ -137,21 +137,23 @@ static const char *seam_reason(const struct tp_builder *b, const struct tp_unit 
         return NULL;
     if (unit->form->gathers) {
         tp_err_hint(b->err, "unpack first, and convert the plain weights");
-        snprintf(text, size, "rows of gate and up take turns in %s, and one of its scales is that "
-                 "of several rows", source->name);
+        snprintf(text, size,
+                 "rows of gate and up are interleaved in %s, and one of its scales is that "
+                 "of several rows",
+                 source->name);
         return text;
     }
-    uint64_t stretch = tp_op_stretch_rows(&unit->form->op, unit->form->box.n);
-    uint64_t source_stretch = tp_op_stretch_rows(&source->form->op, source->form->box.n);
+    uint64_t segment = tp_op_segment_rows(&unit->form->op, unit->form->box.n);
+    uint64_t source_segment = tp_op_segment_rows(&source->form->op, source->form->box.n);
     for (uint32_t p = 0; p < unit->form->views_per_expert; p++) {
-        uint64_t begin = unit->views[p].row % source_stretch;
-        bool seam = row % stretch % n != 0 ||
+        uint64_t begin = unit->views[p].row % source_segment;
+        bool seam = row % segment % n != 0 ||
                     (unit->form->kind == TP_UNIT_REPACK && begin % source_n % n != 0);
         if (seam && apart) {
             unit->form->gathers = true;
             return NULL;
         }
-        if (row % stretch % n) {
+        if (row % segment % n) {
             tp_err_hint(b->err, "--no-stack leaves the experts apart; or unpack first, and convert "
                                 "the plain weights");
             snprintf(text, size,
@@ -230,7 +232,7 @@ static enum tp_code add_bias(struct tp_builder *b, const struct tp_unit *of)
 
 /* Either adds the unit or keeps all weights of it. Takes over the unit. `gated`: it holds gate and
  * up, each in rows of its own. */
-static enum tp_code settle(struct tp_builder *b, struct tp_unit *unit, bool gated)
+static enum tp_code finalize_unit(struct tp_builder *b, struct tp_unit *unit, bool gated)
 {
     char text[400];
     const struct tp_weight *source = weight_at(b, unit->views[0].weight);
@@ -274,32 +276,33 @@ static bool up_first(const struct tp_format *format)
     return format && format->rows == TP_ROWS_UP_GATE;
 }
 
-/* Whether the rows of gate and up lie in an order of the format's own, and so never alternate as
- * they may in the source. */
+/* Whether the rows of gate and up lie in an order of the format's own, and so are never interleaved
+ * as they may in the source. */
 static bool sets_order(const struct tp_format *format)
 {
-    return up_first(format) || format->variant[TP_PART_GATED] || format->op.stretches > 1;
+    return up_first(format) || format->variant[TP_PART_GATED] || format->op.segments > 1;
 }
 
-/* Whether the format's stacks are w13 and w2 also where the rows of gate and up alternate. */
+/* Whether the format's stacks are w13 and w2 also where the rows of gate and up are interleaved. */
 static bool names_stacks(const struct tp_format *format)
 {
-    return sets_order(format) || format->in_turn;
+    return sets_order(format) || format->keeps_interleaved;
 }
 
-/* Whether a packed stack goes by its own name again: its rows alternate, and the format has no
- * other word for that. */
+/* Whether a packed stack goes by its own name again: its rows are interleaved, and the format has
+ * no other word for that. */
 static bool loses_name(const struct tp_builder *b, const struct tp_weight *weight,
                        const struct tp_format *format)
 {
     return weight->form->format && weight->origins == 1 && !names_stacks(format) &&
-           (tp_plan_alternates(weight) || tp_plan_is_last_in_turn(b, weight->name));
+           (tp_plan_is_interleaved(weight) || tp_plan_is_last_interleaved(b, weight->name));
 }
 
-/* Whether its rows alternate, and stay so. */
-static bool stays_in_turn(const struct tp_format *format, const struct tp_weight *weight)
+/* Whether its rows are interleaved, and stay so. */
+static bool stays_interleaved(const struct tp_format *format, const struct tp_weight *weight)
 {
-    return format->in_turn && (weight->form->alternates || tp_plan_alternates(weight));
+    return format->keeps_interleaved &&
+           (weight->form->interleaved || tp_plan_is_interleaved(weight));
 }
 
 /* The views of a unit that is one weight: of all its rows, or of gate and of up where these change
@@ -309,17 +312,17 @@ static enum tp_code whole_views(struct tp_builder *b, struct tp_unit *unit, uint
     const struct tp_weight_form *source = weight_at(b, w)->form;
     uint64_t half = source->box.n / 2;
     bool swapped = gated && up_first(source->format) != up_first(unit->form->format);
-    bool in_turn = gated && sets_order(b->choices[w].rule->format) &&
-                   (source->alternates || tp_plan_alternates(weight_at(b, w)));
-    uint32_t parts = swapped || unit->form->op.stretches > 1 || source->op.stretches > 1 ? 2 : 1;
+    bool interleaved = gated && sets_order(b->choices[w].rule->format) &&
+                       (source->interleaved || tp_plan_is_interleaved(weight_at(b, w)));
+    uint32_t parts = swapped || unit->form->op.segments > 1 || source->op.segments > 1 ? 2 : 1;
     unit->form->repeats = true;
     if (unit_views(b, unit, parts))
         return TP_E_MEMORY;
     for (uint32_t p = 0; p < parts; p++) {
         bool second = p != swapped;
         unit->form->view_rows[p] = source->box.n / parts;
-        unit->views[p] = (struct tp_view){.weight = w, .step = in_turn ? 2 : 1,
-                                          .row = second ? in_turn ? 1 : half : 0};
+        unit->views[p] = (struct tp_view){.weight = w, .step = interleaved ? 2 : 1,
+                                          .row = second ? interleaved ? 1 : half : 0};
     }
     return TP_OK;
 }
@@ -336,26 +339,26 @@ static enum tp_code single(struct tp_builder *b, uint32_t w, const char *full)
     const struct tp_format *format = b->choices[w].rule->format;
     bool ordered = names_stacks(format);
     bool stacked = weight->form->rank == 3 && !b->request->no_stack &&
-                   (ordered || !tp_plan_alternates(weight)) && !loses_name(b, weight, format) &&
+                   (ordered || !tp_plan_is_interleaved(weight)) && !loses_name(b, weight, format) &&
                    tp_name_stack(&b->plan->weights->facts, full, &stack) && !stack.is->kept;
-    unit->form->joint = stacked ? '_' : weight->form->joint;
+    unit->form->separator = stacked ? '_' : weight->form->separator;
     unit->name = weight->name;
-    /* gate_up_proj that alternates is no w13 as long as it does: see alternates() */
-    if (stacked && (ordered || !weight->form->alternates))
+    /* gate_up_proj that is interleaved is no w13 as long as it is: see tp_plan_is_interleaved() */
+    if (stacked && (ordered || !weight->form->interleaved))
         unit->name = tp_store_join(&b->plan->store, full, stack.prefix,
                                    stack.gate_up ? ".w13" : ".w2", b->err);
     else if (loses_name(b, weight, format))
         unit->name = tp_store_join(&b->plan->store, weight->origin[0].name,
-                                   tp_name_stem(weight->origin[0].name), "", b->err);
+                                   tp_name_base(weight->origin[0].name), "", b->err);
     bool gated = weight->form->rank == 3 && weight->form->box.n % 2 == 0 &&
-                 !stays_in_turn(format, weight) &&
+                 !stays_interleaved(format, weight) &&
                  tp_name_stack(&b->plan->weights->facts, full, &stack) &&
                  tp_plan_is_gated(weight, &stack);
     if (gated)
         unit_gated(unit);
     if (!unit->name || whole_views(b, unit, w, gated))
         return TP_E_MEMORY;
-    return settle(b, unit, gated);
+    return finalize_unit(b, unit, gated);
 }
 
 /* Rows [row, row + rows) of one expert of a 3-D weight, as a 2-D unit. */
@@ -370,7 +373,7 @@ static enum tp_code split_one(struct tp_builder *b, uint32_t w, uint64_t expert,
         return TP_E_MEMORY;
     unit->form->view_rows[0] = rows;
     unit->views[0] = (struct tp_view){.weight = w, .step = 1, .expert = expert, .row = row};
-    return settle(b, unit, false);
+    return finalize_unit(b, unit, false);
 }
 
 /* Name of a part of a stack as llm-compressor writes it; of a packed stack that
@@ -385,7 +388,7 @@ static char *split_name(struct tp_builder *b, const struct tp_weight *weight, ui
                             (unsigned long long)e, labels[stack->gate_up ? label : 2]);
     char *name = tp_origin_name(&weight->origin[p], e, b->err);
     if (name)
-        name[tp_name_stem(name)] = '\0';
+        name[tp_name_base(name)] = '\0';
     return name;
 }
 
@@ -544,7 +547,7 @@ static enum tp_code stack(struct tp_builder *b, const struct member *members, si
     unit->form->rank = 3;
     unit->form->box.e = count / matrices;
     unit->form->box.n = rows * matrices;
-    unit->form->joint = '_';
+    unit->form->separator = '_';
     if (matrices == 2)
         unit_gated(unit);
     unit->name = tp_store_join(&b->plan->store, first->name, first->parsed.prefix,
@@ -556,7 +559,7 @@ static enum tp_code stack(struct tp_builder *b, const struct member *members, si
     bool swapped = matrices == 2 && up_first(unit->form->format);
     for (size_t i = 0; i < count; i++)
         unit->views[i ^ swapped] = (struct tp_view){.weight = members[i].weight, .step = 1};
-    return settle(b, unit, matrices == 2);
+    return finalize_unit(b, unit, matrices == 2);
 }
 
 /* Collects the expert matrices, chosen or not, and stacks those that go to stacked formats. */
@@ -577,7 +580,7 @@ static enum tp_code stack_experts(struct tp_builder *b)
     for (uint32_t w = 0; w < total; w++) {
         const struct tp_weight *weight = weight_at(b, w);
         const struct tp_rule *rule = b->choices[w].rule;
-        if (weight->form->rank != 2 || weight->name[tp_name_bias_stem(weight->name)])
+        if (weight->form->rank != 2 || weight->name[tp_name_bias_base(weight->name)])
             continue;
         if (b->request->recorded && (!rule || rule->format->experts != TP_EXPERTS_STACK))
             continue; /* what is recorded was allowed then */
@@ -619,7 +622,7 @@ static bool is_already(const struct tp_weight *weight, const struct tp_rule *rul
                                                                 ? weight->form->format->part
                                                                 : TP_PART_ANY))
         return false;
-    if (tp_rule_searches(rule)) /* which settle() allows with --requantize only */
+    if (tp_rule_searches(rule)) /* which finalize_unit() allows with --requantize only */
         return false;
     if (!weight->origin && (tp_op_needs(&weight->form->format->op) & TP_NEED_REFERENCE))
         return false; /* zero points and order: written anew, in the one way that is ours */
@@ -634,14 +637,15 @@ static bool is_already(const struct tp_weight *weight, const struct tp_rule *rul
     return true;
 }
 
-/* Rows that alternated in the model stay apart: no format of another order takes them. */
-static enum tp_code refuse_dealt(const struct tp_builder *b, uint32_t w)
+/* Rows that were interleaved in the model stay apart: no format of another order takes them. */
+static enum tp_code refuse_interleaved(const struct tp_builder *b, uint32_t w)
 {
     const struct tp_weight *weight = weight_at(b, w);
     tp_err_tensor(b->err, weight->name);
     tp_err_hint(b->err, "unpack, or convert the checkpoint that it was made of");
-    return tp_fail(b->err, TP_E_UNSUPPORTED, "the rows of gate and up, which alternate in the "
-                   "model, are put apart here: %s would have them alternate",
+    return tp_fail(b->err, TP_E_UNSUPPORTED,
+                   "the rows of gate and up, which are interleaved in the "
+                   "model, are put apart here: %s would have them interleaved",
                    b->choices[w].rule->format->name);
 }
 
@@ -666,14 +670,14 @@ static enum tp_code remaining(struct tp_builder *b, uint32_t w)
     if (weight->form->format && tp_weight_convolution(b->plan->ckpt, weight))
         return refuse_convolution(b, w);
     if (weight->origins && weight->origin->step > 1 &&
-        (!sets_order(rule->format) || rule->format->in_turn))
-        return refuse_dealt(b, w);
+        (!sets_order(rule->format) || rule->format->keeps_interleaved))
+        return refuse_interleaved(b, w);
     if (is_already(weight, rule))
         return tp_choice_keep(b, w, false, TP_REASON_SAME);
     if (weight->form->rank == 3 && rule->format->experts == TP_EXPERTS_SPLIT &&
         !b->request->no_stack &&
         tp_name_stack(&b->plan->weights->facts, full, &name) && !name.is->kept &&
-        !tp_plan_alternates(weight))
+        !tp_plan_is_interleaved(weight))
         return split_stack(b, w, &name, full);
     return single(b, w, full);
 }

@@ -12,11 +12,11 @@
 
 static const uint32_t COPIED = UINT32_MAX; /* a taker: a weight's number + 1 is less */
 
-static enum tp_code take(const struct tp_plan *plan, uint32_t *takers, uint32_t tensor,
-                         uint32_t taker, struct tp_err *err)
+static enum tp_code use(const struct tp_plan *plan, uint32_t *users, uint32_t tensor,
+                        uint32_t user, struct tp_err *err)
 {
-    if (!takers[tensor] || (takers[tensor] == taker && taker != COPIED)) {
-        takers[tensor] = taker;
+    if (!users[tensor] || (users[tensor] == user && user != COPIED)) {
+        users[tensor] = user;
         return TP_OK;
     }
     tp_err_tensor(err, plan->ckpt->tensors[tensor].name);
@@ -26,8 +26,8 @@ static enum tp_code take(const struct tp_plan *plan, uint32_t *takers, uint32_t 
     return tp_fail(err, TP_E_UNSUPPORTED, "the plan would write it twice");
 }
 
-static enum tp_code take_unit(const struct tp_plan *plan, uint32_t *takers,
-                              const struct tp_unit *unit, struct tp_err *err)
+static enum tp_code use_unit(const struct tp_plan *plan, uint32_t *users,
+                             const struct tp_unit *unit, struct tp_err *err)
 {
     uint64_t views = tp_unit_views(unit);
     enum tp_code code = TP_OK;
@@ -38,20 +38,20 @@ static enum tp_code take_unit(const struct tp_plan *plan, uint32_t *takers,
             continue;
         for (uint32_t i = 0; i < TP_MAX_OUT && code == TP_OK; i++)
             if (weight->tensor[i] != TP_NO_TENSOR)
-                code = take(plan, takers, weight->tensor[i], w + 1, err);
+                code = use(plan, users, weight->tensor[i], w + 1, err);
     }
     return code;
 }
 
-enum tp_code tp_plan_check_takers(const struct tp_plan *plan, struct tp_err *err)
+enum tp_code tp_plan_check_unique_sources(const struct tp_plan *plan, struct tp_err *err)
 {
-    uint32_t *takers = tp_os_zalloc(plan->ckpt->tensor_count + 1, sizeof *takers, err);
-    enum tp_code code = takers ? TP_OK : TP_E_MEMORY;
+    uint32_t *users = tp_os_zalloc(plan->ckpt->tensor_count + 1, sizeof *users, err);
+    enum tp_code code = users ? TP_OK : TP_E_MEMORY;
     for (size_t u = 0; u < plan->unit_count && code == TP_OK; u++)
-        code = take_unit(plan, takers, &plan->units[u], err);
+        code = use_unit(plan, users, &plan->units[u], err);
     for (size_t k = 0; k < plan->kept_count && code == TP_OK; k++)
         if (!plan->kept[k].made) /* of its tensors none is copied */
-            code = take(plan, takers, plan->kept[k].tensor, COPIED, err);
-    free(takers);
+            code = use(plan, users, plan->kept[k].tensor, COPIED, err);
+    free(users);
     return code;
 }

@@ -1,8 +1,8 @@
-/* Devices and lanes: what asks the CUDA runtime for memory, streams and devices, but for
+/* Devices and slots: what asks the CUDA runtime for memory, streams and devices, but for
  * cuda_copy.cu.
  *
  * The runtime is linked statically and looks for the driver on the first call, so
- * that the binary starts on machines without one. Invariant: a lane that could not
+ * that the binary starts on machines without one. Invariant: a slot that could not
  * be opened whole leaves nothing behind.
  */
 #include "kernels/cuda/cuda_device.cuh"
@@ -17,7 +17,7 @@ extern "C" {
 #include <stdio.h>
 #include <stdlib.h>
 
-struct tp_cuda_lane {
+struct tp_cuda_slot {
     int device;
     cudaStream_t stream;
     cudaEvent_t done;
@@ -122,9 +122,9 @@ extern "C" enum tp_code tp_cuda_query(int device, struct tp_cuda_device *info,
     return TP_OK;
 }
 
-/* ---- lanes --------------------------------------------------------------- */
+/* ---- slots --------------------------------------------------------------- */
 
-static cudaError_t open_memory(struct tp_cuda_lane *l)
+static cudaError_t open_memory(struct tp_cuda_slot *l)
 {
     cudaError_t error = cudaHostAlloc((void **)&l->host_in, l->in_bytes, cudaHostAllocDefault);
     if (error == cudaSuccess)
@@ -142,7 +142,7 @@ static cudaError_t open_memory(struct tp_cuda_lane *l)
     return error;
 }
 
-extern "C" void tp_cuda_close(struct tp_cuda_lane *l)
+extern "C" void tp_cuda_close(struct tp_cuda_slot *l)
 {
     if (l == NULL)
         return;
@@ -167,12 +167,12 @@ extern "C" void tp_cuda_close(struct tp_cuda_lane *l)
 }
 
 extern "C" enum tp_code tp_cuda_open(int device, uint64_t input_bytes, uint64_t output_bytes,
-                                     uint64_t scratch_bytes, struct tp_cuda_lane **lane,
+                                     uint64_t scratch_bytes, struct tp_cuda_slot **slot,
                                      bool *no_memory, struct tp_err *err)
 {
-    struct tp_cuda_lane *l = (struct tp_cuda_lane *)calloc(1, sizeof *l);
+    struct tp_cuda_slot *l = (struct tp_cuda_slot *)calloc(1, sizeof *l);
     cudaError_t error;
-    *lane = NULL;
+    *slot = NULL;
     *no_memory = l == NULL;
     if (l == NULL)
         return tp_fail(err, TP_E_MEMORY, "out of memory");
@@ -195,13 +195,13 @@ extern "C" enum tp_code tp_cuda_open(int device, uint64_t input_bytes, uint64_t 
         tp_cuda_close(l);
         return fail_cuda(err, error, "cannot set up the GPU");
     }
-    *lane = l;
+    *slot = l;
     return TP_OK;
 }
 
-extern "C" void *tp_cuda_input(struct tp_cuda_lane *lane) { return lane->host_in; }
+extern "C" void *tp_cuda_input(struct tp_cuda_slot *slot) { return slot->host_in; }
 
-extern "C" void *tp_cuda_output(struct tp_cuda_lane *lane) { return lane->host_out; }
+extern "C" void *tp_cuda_output(struct tp_cuda_slot *slot) { return slot->host_out; }
 
 /* ---- one call ------------------------------------------------------------ */
 
@@ -211,12 +211,12 @@ static enum tp_code to_device(const void *host, uint64_t bytes, const uint8_t *p
 {
     uint64_t at = (uint64_t)((const uint8_t *)host - pinned);
     if ((const uint8_t *)host < pinned || at > size || bytes > size - at)
-        return tp_fail(err, TP_E_MEMORY, "a buffer lies outside its lane");
+        return tp_fail(err, TP_E_MEMORY, "a buffer lies outside its slot");
     *address = device + at;
     return TP_OK;
 }
 
-static enum tp_code upload(struct tp_cuda_lane *l, const void *host, uint64_t bytes,
+static enum tp_code upload(struct tp_cuda_slot *l, const void *host, uint64_t bytes,
                            const void **address, struct tp_err *err)
 {
     void *device = NULL;
@@ -229,7 +229,7 @@ static enum tp_code upload(struct tp_cuda_lane *l, const void *host, uint64_t by
     return error == cudaSuccess ? TP_OK : fail_cuda(err, error, "cannot copy to the GPU");
 }
 
-static cudaError_t room_for_importance(struct tp_cuda_lane *l, uint64_t bytes)
+static cudaError_t reserve_importance(struct tp_cuda_slot *l, uint64_t bytes)
 {
     if (bytes <= l->importance_bytes)
         return cudaSuccess;
@@ -243,13 +243,13 @@ static cudaError_t room_for_importance(struct tp_cuda_lane *l, uint64_t bytes)
 }
 
 /* The importance of the box's columns, from any host memory. */
-static enum tp_code upload_importance(struct tp_cuda_lane *l, struct tp_args *device,
+static enum tp_code upload_importance(struct tp_cuda_slot *l, struct tp_args *device,
                                       struct tp_err *err)
 {
     const uint64_t bytes = device->box.e * device->box.k * sizeof(float);
     if (device->importance == NULL)
         return TP_OK;
-    cudaError_t error = room_for_importance(l, bytes);
+    cudaError_t error = reserve_importance(l, bytes);
     if (error == cudaSuccess)
         error = cudaMemcpyAsync(l->importance, device->importance, bytes, cudaMemcpyHostToDevice,
                                 l->stream);
@@ -258,7 +258,7 @@ static enum tp_code upload_importance(struct tp_cuda_lane *l, struct tp_args *de
 }
 
 /* What errors are fed back with, unless it is there already. */
-static enum tp_code upload_moments(struct tp_cuda_lane *l, struct tp_args *device,
+static enum tp_code upload_moments(struct tp_cuda_slot *l, struct tp_args *device,
                                    struct tp_err *err)
 {
     const struct tp_feedback *fed = device->fed;
@@ -285,7 +285,7 @@ static enum tp_code upload_moments(struct tp_cuda_lane *l, struct tp_args *devic
     return TP_OK;
 }
 
-static enum tp_code upload_all(struct tp_cuda_lane *l, const struct tp_cuda_call *call,
+static enum tp_code upload_all(struct tp_cuda_slot *l, const struct tp_cuda_call *call,
                                struct tp_args *device, struct tp_err *err)
 {
     const struct tp_args *args = &call->args;
@@ -304,7 +304,7 @@ static enum tp_code upload_all(struct tp_cuda_lane *l, const struct tp_cuda_call
 }
 
 /* Visits every output: sets its device address, or copies it back. */
-static enum tp_code outputs(struct tp_cuda_lane *l, const struct tp_cuda_call *call,
+static enum tp_code outputs(struct tp_cuda_slot *l, const struct tp_cuda_call *call,
                             struct tp_args *device, bool download, struct tp_err *err)
 {
     const struct tp_args *args = &call->args;
@@ -344,7 +344,7 @@ static tp_encode_fn encode_of(const struct tp_op *op, enum tp_dtype dtype)
     return feeds ? tp_cuda_encode_fed : tp_cuda_encode_find(op, dtype);
 }
 
-static enum tp_code requantize(struct tp_cuda_lane *l, const struct tp_cuda_call *call,
+static enum tp_code requantize(struct tp_cuda_slot *l, const struct tp_cuda_call *call,
                                struct tp_args *device, struct tp_err *err)
 {
     tp_decode_fn decode = tp_cuda_decode_find(call->from, call->via);
@@ -353,7 +353,7 @@ static enum tp_code requantize(struct tp_cuda_lane *l, const struct tp_cuda_call
     if (decode == NULL || encode == NULL)
         return no_row(err);
     if (tp_value_bytes(device->box, call->via) > l->values_bytes)
-        return tp_fail(err, TP_E_MEMORY, "the lane's scratch is too small");
+        return tp_fail(err, TP_E_MEMORY, "the slot's scratch is too small");
     values.dtype = device->dtype = call->via;
     values.out[0] = l->values;
     decode(call->from, &values);
@@ -363,7 +363,7 @@ static enum tp_code requantize(struct tp_cuda_lane *l, const struct tp_cuda_call
     return TP_OK;
 }
 
-static enum tp_code enqueue(struct tp_cuda_lane *l, const struct tp_cuda_call *call,
+static enum tp_code enqueue(struct tp_cuda_slot *l, const struct tp_cuda_call *call,
                             struct tp_args *device, struct tp_err *err)
 {
     if (call->kind == TP_CUDA_REQUANT)
@@ -387,7 +387,7 @@ static enum tp_code enqueue(struct tp_cuda_lane *l, const struct tp_cuda_call *c
     return TP_OK;
 }
 
-static enum tp_code wait_for(struct tp_cuda_lane *l, struct tp_err *err)
+static enum tp_code wait_for(struct tp_cuda_slot *l, struct tp_err *err)
 {
     cudaError_t error = cudaMemcpyAsync(l->host_flags, l->flags, sizeof *l->flags,
                                         cudaMemcpyDeviceToHost, l->stream);
@@ -398,38 +398,38 @@ static enum tp_code wait_for(struct tp_cuda_lane *l, struct tp_err *err)
     return error == cudaSuccess ? TP_OK : fail_cuda(err, error, "the GPU failed");
 }
 
-extern "C" enum tp_code tp_cuda_run(struct tp_cuda_lane *lane, struct tp_cuda_call *call,
+extern "C" enum tp_code tp_cuda_run(struct tp_cuda_slot *slot, struct tp_cuda_call *call,
                                     struct tp_err *err)
 {
     struct tp_args device = call->args;
     enum tp_code code;
-    cudaError_t error = cudaSetDevice(lane->device);
+    cudaError_t error = cudaSetDevice(slot->device);
     if (error == cudaSuccess)
-        error = cudaMemsetAsync(lane->flags, 0, sizeof *lane->flags, lane->stream);
+        error = cudaMemsetAsync(slot->flags, 0, sizeof *slot->flags, slot->stream);
     if (error != cudaSuccess)
         return fail_cuda(err, error, "the GPU failed");
-    device.stream = lane->stream;
-    device.device_flags = lane->flags;
-    code = upload_all(lane, call, &device, err);
+    device.stream = slot->stream;
+    device.device_flags = slot->flags;
+    code = upload_all(slot, call, &device, err);
     if (code == TP_OK)
-        code = upload_importance(lane, &device, err);
+        code = upload_importance(slot, &device, err);
     if (code == TP_OK)
-        code = upload_moments(lane, &device, err);
+        code = upload_moments(slot, &device, err);
     if (code == TP_OK)
-        code = outputs(lane, call, &device, false, err);
+        code = outputs(slot, call, &device, false, err);
     if (code == TP_OK)
-        code = enqueue(lane, call, &device, err);
+        code = enqueue(slot, call, &device, err);
     if (code == TP_OK)
         code = tp_args_check(&device, err);
     if (code == TP_OK && (error = cudaGetLastError()) != cudaSuccess)
         code = fail_cuda(err, error, "cannot start a kernel");
     if (code == TP_OK)
-        code = outputs(lane, call, &device, true, err);
+        code = outputs(slot, call, &device, true, err);
     if (code == TP_OK)
-        code = wait_for(lane, err);
+        code = wait_for(slot, err);
     else
-        cudaStreamSynchronize(lane->stream); /* nothing may write the buffers later */
+        cudaStreamSynchronize(slot->stream); /* nothing may write the buffers later */
     if (code == TP_OK)
-        call->args.flags |= *lane->host_flags;
+        call->args.flags |= *slot->host_flags;
     return code;
 }

@@ -1,13 +1,13 @@
 /* What is known of scales before codes are taken over as NVFP4 of another kind. Of MXFP4 the global
  * scale of each set of weights, from the powers of two of their blocks' scales, and what becomes
- * of sets whose powers lie too far apart; of E5M3 results how far scales are lifted.
+ * of sets whose powers lie too far apart; of E5M3 results how far scales are shifted.
  *
  * Invariant: afterwards every group of units that take codes over has a global scale, and of
  * MXFP4 all blocks that hold anything but zeros have scales that it leaves room for.
  */
 #include "pack/plan/unit/build.h"
 
-#include "kernels/op/recast.h"
+#include "kernels/op/convert_scales.h"
 #include "kernels/op/scalar.h"
 #include "pack/source/source_bytes.h"
 
@@ -49,9 +49,9 @@ static enum tp_code try_global(struct tp_builder *b, uint32_t g, bool held,
     struct tp_stats_group *group = &b->plan->groups[g];
     struct tp_byte_range range = TP_NO_BYTES;
     enum tp_code code = add_group(b, g, held, &range);
-    *exponents = (struct tp_exponents){range.least - 127, range.most - 127};
+    *exponents = (struct tp_exponents){range.min - 127, range.max - 127};
     const struct tp_unit *first = &b->plan->units[b->plan->stats_units[group->first_unit]];
-    group->given = tp_recast_global(&first->form->op, *exponents);
+    group->given = tp_convert_scales_global(&first->form->op, *exponents);
     return code;
 }
 
@@ -67,9 +67,9 @@ static enum tp_code refuse(const struct tp_builder *b, const struct tp_unit *uni
 {
     char text[300];
     snprintf(text, sizeof text, "the scales of its blocks go from 2^%d to 2^%d, and e4m3 scales "
-             "with %s hold 2^%d to 2^%d%s", exponents.least, exponents.most,
+             "with %s hold 2^%d to 2^%d%s", exponents.min, exponents.max,
              unit->form->op.unit_global ? "a global scale of 1" : "one global scale",
-             tp_recast_least(&unit->form->op), TP_RECAST_MOST,
+             tp_convert_scales_min(&unit->form->op), TP_CONVERT_SCALES_MAX,
              unit->form->op.unit_global ? "" : " times one power of two");
     tp_err_hint(b->err, "--requantize decodes it and quantizes again, and prints the error that "
                         "costs; --exclude leaves it as it is");
@@ -93,7 +93,7 @@ static enum tp_code encode_instead(struct tp_builder *b, struct tp_unit *unit)
 }
 
 /* All groups of the set of units to which unit u belongs as the first. */
-static enum tp_code settle_set(struct tp_builder *b, uint32_t u)
+static enum tp_code finalize_set(struct tp_builder *b, uint32_t u)
 {
     struct tp_plan *plan = b->plan;
     struct tp_unit *unit = &plan->units[u];
@@ -127,16 +127,16 @@ static float number_of(const struct tp_op *op, int byte)
 }
 
 /* The powers of two by which all scales can be multiplied and be numbers of e4m3. */
-static uint8_t lift_of(float largest)
+static uint8_t scale_shift_of(float largest)
 {
-    uint8_t lift = 0;
+    uint8_t scale_shift = 0;
     for (; largest > 0 && 2 * largest <= tp_e4m3_value(TP_E4M3_MAX); largest *= 2)
-        lift++;
-    return lift;
+        scale_shift++;
+    return scale_shift;
 }
 
-/* All experts of all units that engines load as one are lifted alike. */
-static enum tp_code lift_set(struct tp_builder *b, uint32_t u)
+/* All experts of all units that engines load as one are shifted alike. */
+static enum tp_code shift_set(struct tp_builder *b, uint32_t u)
 {
     struct tp_plan *plan = b->plan;
     const struct tp_unit *unit = &plan->units[u];
@@ -148,13 +148,13 @@ static enum tp_code lift_set(struct tp_builder *b, uint32_t u)
         plan->groups[unit->stats + e].given = 1.0f; /* of no effect: the source has its own */
         code = add_group(b, unit->stats + (uint32_t)e, false, &range);
     }
-    for (uint32_t i = 0; i < set.unit_count && range.most >= 0; i++)
-        plan->units[plan->stats_units[set.first_unit + i]].lift =
-            lift_of(number_of(from, range.most));
+    for (uint32_t i = 0; i < set.unit_count && range.max >= 0; i++)
+        plan->units[plan->stats_units[set.first_unit + i]].scale_shift =
+            scale_shift_of(number_of(from, range.max));
     return code;
 }
 
-enum tp_code tp_plan_recast(struct tp_builder *b)
+enum tp_code tp_plan_convert_scales(struct tp_builder *b)
 {
     const struct tp_plan *plan = b->plan;
     enum tp_code code = TP_OK;
@@ -164,7 +164,8 @@ enum tp_code tp_plan_recast(struct tp_builder *b)
             plan->stats_units[plan->groups[unit->stats].first_unit] != u)
             continue;
         const struct tp_op *from = &plan->weights->items[unit->views[0].weight].form->op;
-        code = tp_recast_possible(from, &unit->form->op) ? settle_set(b, u) : lift_set(b, u);
+        code = tp_convert_scales_possible(from, &unit->form->op) ? finalize_set(b, u)
+                                                                 : shift_set(b, u);
     }
     return code;
 }

@@ -1,24 +1,24 @@
-/* Scales of MXFP4 as those of NVFP4; see recast.h. */
-#include "kernels/op/recast.h"
+/* Scales of MXFP4 as those of NVFP4; see convert_scales.h. */
+#include "kernels/op/convert_scales.h"
 
 #include "base/num.h"
 #include "kernels/op/plane.h"
 #include "kernels/op/scalar.h"
 
-enum { PER_K = 16, BIAS = 127, LEAST_GLOBAL = -126 };
+enum { PER_K = 16, BIAS = 127, MIN_GLOBAL = -126 };
 
-int tp_recast_least(const struct tp_op *to)
+int tp_convert_scales_min(const struct tp_op *to)
 {
     int scale = tp_op_find(to, TP_ROLE_SCALE);
     return scale >= 0 && to->out[scale].element == TP_ELEM_E5M3 ? -6 : -9;
 }
 
-bool tp_recast_possible(const struct tp_op *from, const struct tp_op *to)
+bool tp_convert_scales_possible(const struct tp_op *from, const struct tp_op *to)
 {
     if (from->codec != TP_CODEC_MXFP4 || to->codec != TP_CODEC_NVFP4 ||
         tp_op_find(from, TP_ROLE_SCALE) < 0)
         return false;
-    struct tp_op as = tp_recast_op(from, to);
+    struct tp_op as = tp_convert_scales_op(from, to);
     return tp_repack_possible(&as, to);
 }
 
@@ -28,23 +28,23 @@ static float power(int exponent) { return tp_bits_f32((uint32_t)(exponent + BIAS
 /* Divisors are 2^-g, multipliers 2^g. */
 static int sign_of(const struct tp_op *to) { return to->rule == TP_NVFP4_CT ? -1 : 1; }
 
-float tp_recast_global(const struct tp_op *to, struct tp_exponents exponents)
+float tp_convert_scales_global(const struct tp_op *to, struct tp_exponents exponents)
 {
-    int g = exponents.most - TP_RECAST_MOST;
-    if (exponents.least > exponents.most)
+    int g = exponents.max - TP_CONVERT_SCALES_MAX;
+    if (exponents.min > exponents.max)
         return 1.0f;
-    if (g < LEAST_GLOBAL)
-        g = LEAST_GLOBAL;
+    if (g < MIN_GLOBAL)
+        g = MIN_GLOBAL;
     if (to->unit_global)
         g = 0;
-    if (exponents.most - g > TP_RECAST_MOST || exponents.least - g < tp_recast_least(to))
+    if (exponents.max - g > TP_CONVERT_SCALES_MAX || exponents.min - g < tp_convert_scales_min(to))
         return 0.0f;
     return power(sign_of(to) * g);
 }
 
 static const struct tp_layout_expr scale_rows = TP_LAYOUT_ROWS(1, PER_K, 0);
 
-struct tp_op tp_recast_op(const struct tp_op *from, const struct tp_op *to)
+struct tp_op tp_convert_scales_op(const struct tp_op *from, const struct tp_op *to)
 {
     struct tp_op as = *from;
     struct tp_op_out *scale = &as.out[tp_op_find(from, TP_ROLE_SCALE)];
@@ -58,7 +58,7 @@ struct tp_op tp_recast_op(const struct tp_op *from, const struct tp_op *to)
     return as;
 }
 
-uint64_t tp_recast_bytes(struct tp_box3 box)
+uint64_t tp_convert_scales_bytes(struct tp_box3 box)
 {
     return box.e * box.n * tp_ceil_div(box.k, PER_K);
 }
@@ -66,18 +66,19 @@ uint64_t tp_recast_bytes(struct tp_box3 box)
 /* The e4m3 byte of each e8m0 byte. */
 static void make_map(const struct tp_op *to, float global, uint8_t map[256])
 {
-    int g = sign_of(to) * ((int)(tp_f32_bits(global) >> 23) - BIAS), least = tp_recast_least(to);
+    int g = sign_of(to) * ((int)(tp_f32_bits(global) >> 23) - BIAS),
+        min = tp_convert_scales_min(to);
     for (int b = 0; b < TP_E8M0_NAN; b++) {
         int exponent = b - BIAS - g;
-        exponent = exponent < least ? least : exponent;
-        exponent = exponent > TP_RECAST_MOST ? TP_RECAST_MOST : exponent;
+        exponent = exponent < min ? min : exponent;
+        exponent = exponent > TP_CONVERT_SCALES_MAX ? TP_CONVERT_SCALES_MAX : exponent;
         map[b] = tp_e4m3_of(power(exponent));
     }
     map[TP_E8M0_NAN] = TP_E4M3_NAN;
 }
 
-void tp_recast_scales(const struct tp_op *from, const struct tp_op *to, struct tp_args *args,
-                      uint8_t *scales)
+void tp_convert_scales(const struct tp_op *from, const struct tp_op *to, struct tp_args *args,
+                       uint8_t *scales)
 {
     const struct tp_box3 box = args->box;
     void *scratch = args->scratch;

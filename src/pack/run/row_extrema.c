@@ -1,7 +1,7 @@
-/* Finding the marks of rows, and putting them before pieces. Knows bits of floats only: a
+/* Finding the extrema of rows, and putting them before panels. Knows bits of floats only: a
  * larger magnitude is a larger number without the sign, NaN above all.
  */
-#include "pack/run/row_marks.h"
+#include "pack/run/row_extrema.h"
 
 #include "base/num.h"
 #include "pack/plan/cut/box.h"
@@ -33,39 +33,39 @@ static uint32_t load(const uint8_t *at, unsigned width)
     return half;
 }
 
-static void raise(uint32_t *most, uint32_t value, const struct bits *bits)
+static void raise(uint32_t *max, uint32_t value, const struct bits *bits)
 {
-    if ((value & ~bits->sign) > (*most & ~bits->sign))
-        *most = value;
+    if ((value & ~bits->sign) > (*max & ~bits->sign))
+        *max = value;
 }
 
 /* The magnitudes of one block; whether all of it is zero. */
-static bool mark_block(const struct bits *bits, const uint8_t *values, uint64_t k,
-                       struct tp_row_marks *marks)
+static bool block_extrema(const struct bits *bits, const uint8_t *values, uint64_t k,
+                          struct tp_row_extrema *extrema)
 {
     uint32_t all = 0;
     for (uint64_t i = 0; i < k; i++) {
         uint32_t value = load(values + i * bits->width, bits->width);
         uint32_t magnitude = value & ~bits->sign;
         all |= magnitude;
-        raise(&marks->any, value, bits);
+        raise(&extrema->any, value, bits);
         if (magnitude <= bits->infinity)
-            raise(&marks->number, value, bits);
+            raise(&extrema->number, value, bits);
         if (magnitude < bits->infinity)
-            raise(&marks->finite, value, bits);
+            raise(&extrema->finite, value, bits);
     }
     return all == 0;
 }
 
-void tp_row_marks(enum tp_dtype dtype, const void *values, uint64_t n, uint64_t k,
-                  uint64_t block_k, struct tp_row_marks *marks)
+void tp_row_extrema(enum tp_dtype dtype, const void *values, uint64_t n, uint64_t k,
+                    uint64_t block_k, struct tp_row_extrema *extrema)
 {
     struct bits bits = bits_of(dtype);
     const uint8_t *at = values;
     for (uint64_t row = 0; row < n; row++)
         for (uint64_t i = 0, size; i < k; i += size, at += size * bits.width) {
             size = block_k ? tp_min_u64(block_k, k - i) : k;
-            marks[row].zeros |= mark_block(&bits, at, size, &marks[row]) && block_k;
+            extrema[row].zeros |= block_extrema(&bits, at, size, &extrema[row]) && block_k;
         }
 }
 
@@ -77,16 +77,16 @@ static uint8_t *fill(uint8_t *to, uint32_t value, uint64_t count, unsigned width
 }
 
 void tp_row_widen(enum tp_dtype dtype, const void *values, uint64_t n, uint64_t k,
-                  const struct tp_row_marks *marks, uint64_t extra, void *to)
+                  const struct tp_row_extrema *extrema, uint64_t extra, void *to)
 {
     unsigned width = bits_of(dtype).width;
-    uint64_t row = k * width, each = extra / TP_ROW_MARKS;
+    uint64_t row = k * width, each = extra / TP_ROW_EXTREMA;
     uint8_t *at = to;
-    for (uint64_t i = 0; i < n; i++, marks++, at += row) {
-        at = fill(at, marks->any, each, width);
-        at = fill(at, marks->number, each, width);
-        at = fill(at, marks->finite, each, width);
-        at = fill(at, marks->zeros ? 0 : marks->finite, each, width);
+    for (uint64_t i = 0; i < n; i++, extrema++, at += row) {
+        at = fill(at, extrema->any, each, width);
+        at = fill(at, extrema->number, each, width);
+        at = fill(at, extrema->finite, each, width);
+        at = fill(at, extrema->zeros ? 0 : extrema->finite, each, width);
         memcpy(at, (const uint8_t *)values + i * row, row);
     }
 }

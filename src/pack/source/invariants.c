@@ -2,20 +2,20 @@
  * coordinates carried along as an odometer, so that no element costs a division.
  * Invariant: `first` is the lowest wrong element, in whatever order leaves come.
  */
-#include "pack/source/contents.h"
+#include "pack/source/invariants.h"
 
 #include "base/num.h"
 #include "kernels/op/codec.h"
 #include "kernels/op/floats.h"
 #include "kernels/op/traits.h"
 #include "pack/os/os.h"
-#include "pack/source/source_check.h"
+#include "pack/source/weight_complete.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool has_padding(const struct tp_content *c)
+static bool has_padding(const struct tp_invariant *c)
 {
     const struct tp_content_form *form = c->form;
     if (c->weight->form->op.out[c->out].word_bits) /* elements lie across bytes, or change places */
@@ -24,7 +24,7 @@ static bool has_padding(const struct tp_content *c)
            form->k < tp_layout_extent(&form->layout, TP_DIM_K);
 }
 
-static bool is_group8(const struct tp_content *c)
+static bool is_group8(const struct tp_invariant *c)
 {
     return c->weight->form->op.out[c->out].role == TP_ROLE_GROUP8;
 }
@@ -55,16 +55,16 @@ static bool is_number(const struct tp_op *op, const struct tp_op_out *out)
 static int by_offset(const void *a, const void *b, void *tensors)
 {
     const struct tp_tensor *x = (const struct tp_tensor *)tensors +
-                                ((const struct tp_content *)a)->tensor;
+                                ((const struct tp_invariant *)a)->tensor;
     const struct tp_tensor *y = (const struct tp_tensor *)tensors +
-                                ((const struct tp_content *)b)->tensor;
+                                ((const struct tp_invariant *)b)->tensor;
     if (x->file != y->file)
         return x->file < y->file ? -1 : 1;
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
 /* Adds the check of one output, if there is something to check. */
-static enum tp_code add(struct tp_contents *contents, size_t *capacity,
+static enum tp_code add(struct tp_invariants *invariants, size_t *capacity,
                         const struct tp_weight *weight, uint32_t i, bool finite,
                         struct tp_err *err)
 {
@@ -77,51 +77,52 @@ static enum tp_code add(struct tp_contents *contents, size_t *capacity,
                                            err);
     if (code)
         return code;
-    uint64_t rows = tp_op_stretch_rows(&weight->form->op, weight->form->box.n);
+    uint64_t rows = tp_op_segment_rows(&weight->form->op, weight->form->box.n);
     form.n = out->per_n ? tp_ceil_div(rows, out->per_n) : 1;
     form.k = out->per_k ? tp_ceil_div(weight->form->box.k, out->per_k) : 1;
     form.finite = finite && is_number(&weight->form->op, out);
-    struct tp_content c = {.tensor = weight->tensor[i], .weight = weight, .out = i, .form = &form};
+    struct tp_invariant c = {
+        .tensor = weight->tensor[i], .weight = weight, .out = i, .form = &form};
     if (!has_padding(&c) && !is_group8(&c) && !form.finite)
         return TP_OK;
-    if (!(c.form = tp_shared_keep(&contents->forms, &form, sizeof form, err)) ||
-        tp_os_grow((void **)&contents->items, capacity, contents->count + 1,
-                   sizeof *contents->items, err))
+    if (!(c.form = tp_shared_keep(&invariants->forms, &form, sizeof form, err)) ||
+        tp_os_grow((void **)&invariants->items, capacity, invariants->count + 1,
+                   sizeof *invariants->items, err))
         return TP_E_MEMORY;
-    contents->items[contents->count++] = c;
+    invariants->items[invariants->count++] = c;
     return TP_OK;
 }
 
-enum tp_code tp_contents_open(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
-                              const bool *only, bool finite, struct tp_contents *contents,
-                              struct tp_err *err)
+enum tp_code tp_invariants_open(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
+                                const bool *only, bool finite, struct tp_invariants *invariants,
+                                struct tp_err *err)
 {
     size_t capacity = 0;
     enum tp_code code = TP_OK;
-    *contents = (struct tp_contents){.ckpt = ckpt};
-    pthread_mutex_init(&contents->lock, NULL);
+    *invariants = (struct tp_invariants){.ckpt = ckpt};
+    pthread_mutex_init(&invariants->lock, NULL);
     for (size_t w = 0; w < weights->count && code == TP_OK; w++) {
         const struct tp_weight *weight = &weights->items[w];
         if (!weight->form->format || (only && !only[w]))
             continue;
         for (uint32_t i = 0; i < weight->form->op.outs && code == TP_OK; i++)
-            code = add(contents, &capacity, weight, i, finite, err);
+            code = add(invariants, &capacity, weight, i, finite, err);
     }
     if (code)
         return code;
-    if (contents->count)
-        qsort_r(contents->items, contents->count, sizeof *contents->items, by_offset,
+    if (invariants->count)
+        qsort_r(invariants->items, invariants->count, sizeof *invariants->items, by_offset,
                 ckpt->tensors);
     return TP_OK;
 }
 
-void tp_contents_close(struct tp_contents *contents)
+void tp_invariants_close(struct tp_invariants *invariants)
 {
-    if (contents->ckpt)
-        pthread_mutex_destroy(&contents->lock);
-    free(contents->items);
-    tp_shared_close(&contents->forms);
-    *contents = (struct tp_contents){0};
+    if (invariants->ckpt)
+        pthread_mutex_destroy(&invariants->lock);
+    free(invariants->items);
+    tp_shared_close(&invariants->forms);
+    *invariants = (struct tp_invariants){0};
 }
 
 /* ---- elements in order of their offset ----------------------------------- */
@@ -217,7 +218,7 @@ static bool is_fill(const uint8_t *data, unsigned bits, uint64_t i, uint8_t fill
 
 /* Elements [first, first + count) of a tensor; data holds them (the first nibble
  * of data is an even element). */
-static void check_elements(const struct tp_content *c, const uint8_t *data, uint64_t first,
+static void check_elements(const struct tp_invariant *c, const uint8_t *data, uint64_t first,
                            uint64_t count, struct found *found)
 {
     const struct tp_op_out *out = &c->weight->form->op.out[c->out];
@@ -242,26 +243,27 @@ static void check_elements(const struct tp_content *c, const uint8_t *data, uint
             note(found, first + i);
 }
 
-static void merge(struct tp_contents *contents, struct tp_content *c, const struct found *found)
+static void merge(struct tp_invariants *invariants, struct tp_invariant *c,
+                  const struct found *found)
 {
     if (!found->bad)
         return;
-    pthread_mutex_lock(&contents->lock);
+    pthread_mutex_lock(&invariants->lock);
     if (!c->bad || found->first < c->first)
         c->first = found->first;
-    if (!contents->wrong)
-        contents->wrong = c;
+    if (!invariants->wrong)
+        invariants->wrong = c;
     c->bad += found->bad;
-    pthread_mutex_unlock(&contents->lock);
+    pthread_mutex_unlock(&invariants->lock);
 }
 
 /* Bytes [from, to) of a tensor, which lie at `data`. An element belongs to the
  * call that has its first byte. */
-static enum tp_code check_range(struct tp_contents *contents, struct tp_content *c,
+static enum tp_code check_range(struct tp_invariants *invariants, struct tp_invariant *c,
                                 const uint8_t *data, uint64_t from, uint64_t to,
                                 struct tp_err *err)
 {
-    const struct tp_tensor *tensor = &contents->ckpt->tensors[c->tensor];
+    const struct tp_tensor *tensor = &invariants->ckpt->tensors[c->tensor];
     unsigned bits = tp_element_bits(c->weight->form->op.out[c->out].element);
     uint64_t unit = bits < 8 ? 1 : bits / 8, per_unit = bits < 8 ? 2 : 1;
     uint64_t first = tp_round_up(from, unit), whole = to / unit * unit;
@@ -271,54 +273,55 @@ static enum tp_code check_range(struct tp_contents *contents, struct tp_content 
                        (whole - first) / unit * per_unit, &found);
     if (whole >= from && whole < to) { /* the last one goes on behind the border */
         uint8_t element[8];
-        enum tp_code code = tp_checkpoint_read(contents->ckpt, tensor->file, element, unit,
+        enum tp_code code = tp_checkpoint_read(invariants->ckpt, tensor->file, element, unit,
                                                tensor->offset + whole, err);
         if (code)
             return code;
         check_elements(c, element, whole / unit, 1, &found);
     }
     atomic_fetch_add_explicit(&c->seen, to - from, memory_order_relaxed);
-    merge(contents, c, &found);
+    merge(invariants, c, &found);
     return TP_OK;
 }
 
-enum tp_code tp_contents_check(struct tp_contents *contents, uint32_t file, const uint8_t *data,
-                               uint64_t size, uint64_t offset, struct tp_err *err)
+enum tp_code tp_invariants_check(struct tp_invariants *invariants, uint32_t file,
+                                 const uint8_t *data, uint64_t size, uint64_t offset,
+                                 struct tp_err *err)
 {
-    size_t low = 0, high = contents->count;
+    size_t low = 0, high = invariants->count;
     enum tp_code code = TP_OK;
     while (low < high) { /* the first tensor that ends behind the offset */
         size_t middle = low + (high - low) / 2;
-        const struct tp_tensor *t = &contents->ckpt->tensors[contents->items[middle].tensor];
+        const struct tp_tensor *t = &invariants->ckpt->tensors[invariants->items[middle].tensor];
         if (t->file < file || (t->file == file && t->offset + t->bytes <= offset))
             low = middle + 1;
         else
             high = middle;
     }
-    for (; low < contents->count && code == TP_OK; low++) {
-        struct tp_content *c = &contents->items[low];
-        const struct tp_tensor *t = &contents->ckpt->tensors[c->tensor];
+    for (; low < invariants->count && code == TP_OK; low++) {
+        struct tp_invariant *c = &invariants->items[low];
+        const struct tp_tensor *t = &invariants->ckpt->tensors[c->tensor];
         if (t->file != file || t->offset >= offset + size)
             break;
         uint64_t from = tp_max_u64(offset, t->offset);
         uint64_t to = tp_min_u64(offset + size, t->offset + t->bytes);
-        code = check_range(contents, c, data + (from - offset), from - t->offset, to - t->offset,
+        code = check_range(invariants, c, data + (from - offset), from - t->offset, to - t->offset,
                            err);
     }
     return code;
 }
 
-enum tp_code tp_contents_refuse(struct tp_contents *contents, struct tp_err *err)
+enum tp_code tp_invariants_refuse(struct tp_invariants *invariants, struct tp_err *err)
 {
-    pthread_mutex_lock(&contents->lock);
-    const struct tp_content *c = contents->wrong;
+    pthread_mutex_lock(&invariants->lock);
+    const struct tp_invariant *c = invariants->wrong;
     uint64_t first = c ? c->first : 0;
-    pthread_mutex_unlock(&contents->lock);
+    pthread_mutex_unlock(&invariants->lock);
     if (!c)
         return TP_OK;
-    const struct tp_tensor *tensor = &contents->ckpt->tensors[c->tensor];
+    const struct tp_tensor *tensor = &invariants->ckpt->tensors[c->tensor];
     unsigned bits = tp_element_bits(c->weight->form->op.out[c->out].element);
-    tp_err_path(err, contents->ckpt->files[tensor->file].path);
+    tp_err_path(err, invariants->ckpt->files[tensor->file].path);
     tp_err_tensor(err, tensor->name);
     const struct tp_op_out *out = &c->weight->form->op.out[c->out];
     bool code = is_number_code(out);
@@ -343,16 +346,16 @@ enum tp_code tp_contents_refuse(struct tp_contents *contents, struct tp_err *err
                    (unsigned long long)(first * bits / 8));
 }
 
-enum tp_code tp_contents_end(struct tp_contents *contents, struct tp_err *err)
+enum tp_code tp_invariants_end(struct tp_invariants *invariants, struct tp_err *err)
 {
-    enum tp_code code = tp_contents_refuse(contents, err);
-    for (size_t i = 0; i < contents->count && code == TP_OK; i++) {
-        const struct tp_content *c = &contents->items[i];
-        const struct tp_tensor *tensor = &contents->ckpt->tensors[c->tensor];
+    enum tp_code code = tp_invariants_refuse(invariants, err);
+    for (size_t i = 0; i < invariants->count && code == TP_OK; i++) {
+        const struct tp_invariant *c = &invariants->items[i];
+        const struct tp_tensor *tensor = &invariants->ckpt->tensors[c->tensor];
         uint64_t seen = atomic_load(&c->seen);
         if (seen >= tensor->bytes)
             continue;
-        tp_err_path(err, contents->ckpt->files[tensor->file].path);
+        tp_err_path(err, invariants->ckpt->files[tensor->file].path);
         tp_err_tensor(err, tensor->name);
         tp_err_hint(err, "this is a mistake of tilepack: please report it");
         code = tp_fail(err, TP_E_UNSUPPORTED, "%llu of its %llu bytes have not been looked at: "

@@ -151,7 +151,7 @@ def _(report):
                   g, -1)
 
 
-@case("MXFP4 to NVFP4: gpt-oss, whose rows alternate")
+@case("MXFP4 to NVFP4: gpt-oss, whose rows are interleaved")
 def _(report):
     rng = np.random.default_rng(44)
     t = {}

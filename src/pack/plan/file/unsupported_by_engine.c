@@ -1,10 +1,10 @@
 /* Weights that engines have no place for, and modules whose experts are not all alike; see
- * unserved.h.
+ * unsupported_by_engine.h.
  *
  * It tells modules by their names alone, as engines do. Invariant: a module is named if and only if
  * two of its weights have different formats, where having none (a plain weight) is one of its own.
  */
-#include "pack/plan/file/unserved.h"
+#include "pack/plan/file/unsupported_by_engine.h"
 
 #include "pack/model/model_names.h"
 #include "pack/os/os.h"
@@ -18,7 +18,7 @@ struct finder {
     struct tp_names modules;
     struct tp_store store;   /* of their names */
     const char **format;     /* by number of the module: of its first weight; NULL: plain */
-    size_t room;
+    size_t capacity;
     struct tp_text text;     /* of the name that is looked for */
     const char *uneven;      /* the first module that is */
     struct tp_err *err;
@@ -45,7 +45,7 @@ static enum tp_code add_module(struct finder *f, const char *format)
 {
     uint32_t number;
     const char *name = tp_store_join(&f->store, f->text.data, f->text.size, "", f->err);
-    enum tp_code code = name ? tp_os_grow((void **)&f->format, &f->room, f->modules.count + 1,
+    enum tp_code code = name ? tp_os_grow((void **)&f->format, &f->capacity, f->modules.count + 1,
                                           sizeof *f->format, f->err)
                              : TP_E_MEMORY;
     if (code == TP_OK)
@@ -181,15 +181,16 @@ static void serve_units(struct served *s, const struct tp_plan *plan, const stru
     }
 }
 
-static void take_rows(const struct served *s, struct tp_unserved *found)
+static void take_rows(const struct served *s, struct tp_unsupported_by_engine *found)
 {
     for (uint32_t i = 0; i < s->format->serves; i++)
         if (s->rows >> i & s->engines >> s->format->serve[i].engine & 1)
             found->rows[found->row_count++] = &s->format->serve[i];
 }
 
-enum tp_code tp_plan_unserved(const struct tp_plan *plan, struct tp_unserved *found,
-                              struct tp_err *err)
+enum tp_code tp_plan_unsupported_by_engine(const struct tp_plan *plan,
+                                           struct tp_unsupported_by_engine *found,
+                                           struct tp_err *err)
 {
     struct served s = {0};
     serve_units(&s, plan, plan->units, plan->unit_count);
@@ -205,7 +206,7 @@ enum tp_code tp_plan_unserved(const struct tp_plan *plan, struct tp_unserved *fo
     return code;
 }
 
-void tp_unserved_close(struct tp_unserved *found)
+void tp_unsupported_by_engine_close(struct tp_unsupported_by_engine *found)
 {
     tp_text_free(&found->name);
 }

@@ -2,7 +2,7 @@
  *
  * Strict: an unknown word is an error. Knows no key but what it is asked for.
  */
-#include "pack/format/format_words.h"
+#include "pack/format/format_keywords.h"
 
 #include "base/suffix.h"
 #include "kernels/op/traits.h"
@@ -56,7 +56,8 @@ enum tp_code tp_format_element(const json_t *object, enum tp_element *element, s
     return named_row(object, "element", tp_element_name, TP_ELEM_COUNT, element, err);
 }
 
-/* A number, or "G" and "R": the columns and rows of a group, 0 if that is all of K. -1 if neither. */
+/* A number, or "G" and "R": the columns and rows of a group, 0 if that is all of K. -1 if
+ * neither. */
 static int64_t small(const json_t *number, const struct tp_format *format)
 {
     json_int_t value = json_integer_value(number);
@@ -83,13 +84,13 @@ enum tp_code tp_format_pair(const json_t *array, const struct tp_format *format,
 }
 
 enum tp_code tp_format_strings(const json_t *json, const char *key, const char *list[],
-                                  size_t most, struct tp_err *err)
+                                  size_t max, struct tp_err *err)
 {
     const json_t *array = json_object_get(json, key);
     if (array && !json_is_array(array))
         return tp_fail(err, TP_E_INPUT, "\"%s\" is no list", key);
-    if (json_array_size(array) > most)
-        return tp_fail(err, TP_E_INPUT, "\"%s\" has more than %zu entries", key, most);
+    if (json_array_size(array) > max)
+        return tp_fail(err, TP_E_INPUT, "\"%s\" has more than %zu entries", key, max);
     for (size_t i = 0; i < json_array_size(array); i++)
         if (!(list[i] = json_string_value(json_array_get(array, i))))
             return tp_fail(err, TP_E_INPUT, "\"%s\" holds something that is no string", key);

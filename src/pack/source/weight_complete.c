@@ -4,7 +4,7 @@
  * Invariant: a weight that passed without `lossy` holds nothing that its codes and
  * scales do not say.
  */
-#include "pack/source/source_check.h"
+#include "pack/source/weight_complete.h"
 
 #include "base/num.h"
 #include "kernels/op/codec.h"
@@ -13,8 +13,8 @@
 #include "kernels/op/traits.h"
 #include "pack/os/os.h"
 #include "pack/source/source_config.h"
-#include "pack/source/source_spare.h"
 #include "pack/source/source_words.h"
+#include "pack/source/unused_siblings.h"
 #include "pack/source/words_check.h"
 #include "pack/text/json_tree.h"
 
@@ -51,8 +51,8 @@ static float scale_at(enum tp_element element, const uint8_t *at)
 }
 
 /* Refers the coming failure to the tensor of output i. */
-static void blame(const struct tp_checkpoint *ckpt, const struct tp_weight *weight, int i,
-                  struct tp_err *err)
+static void attribute_error(const struct tp_checkpoint *ckpt, const struct tp_weight *weight, int i,
+                            struct tp_err *err)
 {
     const struct tp_tensor *tensor = &ckpt->tensors[weight->tensor[i]];
     tp_err_tensor(err, tensor->name);
@@ -76,8 +76,8 @@ static bool is_gptq(const struct tp_weight *weight)
     return weight->form->format->op.zero_add > 0;
 }
 
-/* GPTQ version 1 stores zero points less one. Where the words do not tell, as for asymmetric weights,
- * config.json has to, under one of a few keys and in words of the quantizer's. */
+/* GPTQ version 1 stores zero points less one. Where the words do not tell, as for asymmetric
+ * weights, config.json has to, under one of a few keys and in words of the quantizer's. */
 static enum tp_code config_says_v2(const struct tp_checkpoint *ckpt,
                                    const struct tp_weight *weight, bool *v2, struct tp_err *err)
 {
@@ -106,12 +106,13 @@ static enum tp_code config_says_v2(const struct tp_checkpoint *ckpt,
 static enum tp_code check_zeros(const struct tp_checkpoint *ckpt, struct tp_weight *weight, int i,
                                 struct tp_err *err)
 {
-    bool byte = tp_op_middle(&weight->form->op) == 128, symmetric = false, v2 = false;
-    uint32_t middle = byte ? 0x80808080u : 0x88888888u, less = byte ? 0x01010101u : 0x11111111u;
+    bool byte = tp_op_zero_point(&weight->form->op) == 128, symmetric = false, v2 = false;
+    uint32_t zero_point = byte ? 0x80808080u : 0x88888888u, less = byte ? 0x01010101u : 0x11111111u;
     enum tp_code code = TP_OK;
     if (!tp_op_zero_is_product(&weight->form->op))
-        code = tp_source_words_are(ckpt, tensor_of(ckpt, weight, i), middle,
-                                   is_gptq(weight) ? middle - less : middle, &symmetric, err);
+        code =
+            tp_source_words_are(ckpt, tensor_of(ckpt, weight, i), zero_point,
+                                is_gptq(weight) ? zero_point - less : zero_point, &symmetric, err);
     if (code)
         return code;
     if (symmetric) {
@@ -147,12 +148,13 @@ static enum tp_code check_order(const struct tp_checkpoint *ckpt, struct tp_weig
 static enum tp_code read_version(const struct tp_checkpoint *ckpt, const struct tp_weight *weight,
                                  int i, struct tp_source_gptq *gptq, struct tp_err *err)
 {
-    bool byte = tp_op_middle(&weight->form->op) == 128, first, second;
-    uint32_t middle = byte ? 0x80808080u : 0x88888888u, less = byte ? 0x01010101u : 0x11111111u;
+    bool byte = tp_op_zero_point(&weight->form->op) == 128, first, second;
+    uint32_t zero_point = byte ? 0x80808080u : 0x88888888u, less = byte ? 0x01010101u : 0x11111111u;
     const struct tp_tensor *zeros = tensor_of(ckpt, weight, i);
-    enum tp_code code = tp_source_words_are(ckpt, zeros, middle - less, middle - less, &first, err);
+    enum tp_code code =
+        tp_source_words_are(ckpt, zeros, zero_point - less, zero_point - less, &first, err);
     if (code == TP_OK)
-        code = tp_source_words_are(ckpt, zeros, middle, middle, &second, err);
+        code = tp_source_words_are(ckpt, zeros, zero_point, zero_point, &second, err);
     if (code)
         return code;
     gptq->asymmetric = !first && !second;
@@ -191,7 +193,7 @@ static enum tp_code check_words(const struct tp_checkpoint *ckpt, struct tp_weig
     if (weight->form->rank == 3 ||
         (n == (int64_t)weight->form->box.n && k == (int64_t)weight->form->box.k))
         return TP_OK;
-    blame(ckpt, weight, i, err);
+    attribute_error(ckpt, weight, i, err);
     tp_err_hint(err, "--exclude leaves the weight as it is");
     return tp_fail(err, TP_E_UNSUPPORTED,
                    "it says [%lld,%lld], but the packed codes are of [%llu,%llu]", (long long)n,
@@ -208,7 +210,7 @@ static enum tp_code check_own_words(const struct tp_checkpoint *ckpt,
     enum tp_code code = tp_words_check(ckpt, weight, (uint32_t)i, what, err);
     if (code || !*what)
         return code;
-    blame(ckpt, weight, i, err);
+    attribute_error(ckpt, weight, i, err);
     tp_err_hint(err, "'tilepack verify' looks at the whole file; convert it again from its "
                      "source");
     return tp_fail(err, TP_E_INPUT, "%s", what);
@@ -240,7 +242,7 @@ static enum tp_code check_global(const struct tp_checkpoint *ckpt, struct tp_wei
     weight->global = value;
     if (good)
         return TP_OK;
-    blame(ckpt, weight, i, err);
+    attribute_error(ckpt, weight, i, err);
     tp_err_hint(err, "convert --exclude with --nonfinite keep leaves the weight as it is");
     return tp_fail(err, TP_E_INPUT, "the global scale is %g, which is no positive number",
                    (double)value);
@@ -281,12 +283,12 @@ static enum tp_code put_back(const struct tp_weights *weights, size_t w, struct 
     return after ? TP_OK : TP_E_MEMORY;
 }
 
-enum tp_code tp_source_check(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
-                             size_t w, struct tp_err *err)
+enum tp_code tp_weight_complete(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
+                                size_t w, struct tp_err *err)
 {
     struct tp_weight weight = weights->items[w];
     struct tp_weight_form form;
-    const uint64_t mark = tp_json_mark();
+    const uint64_t before = tp_json_failures();
     enum tp_code code = TP_OK;
     if (!weight.form->format || weight.checked)
         return TP_OK;
@@ -294,14 +296,14 @@ enum tp_code tp_source_check(const struct tp_checkpoint *ckpt, const struct tp_w
     weight.form = &form;
     if ((code = tp_source_width_check(ckpt, &weight, err)))
         return code;
-    code = tp_source_spare_check(ckpt, &weight, err);
+    code = tp_source_check_unused(ckpt, &weight, err);
     for (uint32_t i = 0; i < form.op.outs && code == TP_OK; i++)
         code = check_output(ckpt, &weight, (int)i, err);
     uint64_t group = form.format->group;
     if (code == TP_OK && group % 128)
         code = set_lossy(&weight, tp_os_format(err, "its groups are %llu columns wide, which is "
                                                "no multiple of 128", (unsigned long long)group));
-    code = tp_json_check(mark, code, err); /* a config.json that was not read says nothing */
+    code = tp_json_check(before, code, err); /* a config.json that was not read says nothing */
     weight.checked = code == TP_OK;
     enum tp_code kept = put_back(weights, w, &weight, err);
     return code ? code : kept;
@@ -359,8 +361,8 @@ enum tp_code tp_source_scales_check(const struct tp_op *op, bool negative, struc
     return code ? code : role_check(op, TP_ROLE_CHANNEL, true, box, data, err);
 }
 
-enum tp_code tp_source_eights_check(const struct tp_op *op, struct tp_box3 box,
-                                    const void *const data[], struct tp_err *err)
+enum tp_code tp_source_scale_luts_check(const struct tp_op *op, struct tp_box3 box,
+                                        const void *const data[], struct tp_err *err)
 {
     int s = tp_op_find(op, TP_ROLE_GROUP8);
     uint64_t bytes = 0;
@@ -452,7 +454,7 @@ static bool overflows(const struct tp_op *to, int zero, float scale)
 
 /* What is known of the zero points of a box. */
 struct zero_range {
-    int least, most;
+    int min, max;
     bool overflow, broken; /* infinite in `to`; none at all */
 };
 
@@ -472,8 +474,8 @@ static struct zero_range range_of(const struct tp_op *op, const struct tp_op *to
                     op, tp_load_scale(&s, op->codec, tp_plane_at(&s, n, k)));
                 uint64_t at = tp_plane_at(&z, n, k);
                 int zero = tp_load_zero(&z, at, scale) + op->zero_add;
-                range.least = zero < range.least ? zero : range.least;
-                range.most = zero > range.most ? zero : range.most;
+                range.min = zero < range.min ? zero : range.min;
+                range.max = zero > range.max ? zero : range.max;
                 range.overflow |= overflows(to, zero, scale);
                 range.broken |= isfinite(scale) && !tp_zero_is_whole(&z, at, scale);
             }
@@ -485,7 +487,7 @@ enum tp_code tp_source_zeros_fit(const struct tp_op *op, const struct tp_op *to,
                                  struct tp_box3 box, const void *const data[],
                                  struct tp_err *err)
 {
-    int z = tp_op_find(op, TP_ROLE_ZERO), most = 2 * tp_op_middle(op) - 1;
+    int z = tp_op_find(op, TP_ROLE_ZERO), max = 2 * tp_op_zero_point(op) - 1;
     bool product = tp_op_zero_is_product(op) || tp_op_zero_is_product(to);
     if (z < 0 || !data[z] || (to->zero_add == op->zero_add && !product))
         return TP_OK;
@@ -498,19 +500,19 @@ enum tp_code tp_source_zeros_fit(const struct tp_op *op, const struct tp_op *to,
     if (range.broken) {
         tp_err_hint(err, "unpack it, and convert the plain weight; --exclude leaves it as it is");
         return tp_fail(err, TP_E_INPUT, "one of its zero points is not minus a whole number from 0 "
-                       "to %d times its scale", most);
+                       "to %d times its scale", max);
     }
-    if (range.most > most + to->zero_add) {
+    if (range.max > max + to->zero_add) {
         tp_err_hint(err, "unpack it, and convert the plain weight; --exclude leaves it as it is");
         return tp_fail(err, TP_E_UNSUPPORTED, "one of its zero points is %d, and the largest that "
-                       "this format stores is %d", range.most, most + to->zero_add);
+                       "this format stores is %d", range.max, max + to->zero_add);
     }
     if (range.overflow) {
         tp_err_hint(err, "--set scales=bf16 has larger numbers; --exclude leaves the weight out");
         return tp_fail(err, TP_E_UNSUPPORTED, "one of its zero points is infinite times its scale, "
                        "and this format stores that product");
     }
-    if (range.least >= to->zero_add)
+    if (range.min >= to->zero_add)
         return tp_args_check(&args, err);
     tp_err_hint(err, "--to awq has a place for it; --exclude leaves the weight out");
     return tp_fail(err, TP_E_UNSUPPORTED, "one of its zero points is 0: GPTQ stores them less 1, "

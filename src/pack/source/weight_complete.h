@@ -4,8 +4,8 @@
  * of which GPTQ version; zero points, g_idx and layout words do. They are read
  * while planning, so that nothing is refused after hours of writing.
  */
-#ifndef TP_PACK_SOURCE_CHECK_H
-#define TP_PACK_SOURCE_CHECK_H
+#ifndef TP_PACK_WEIGHT_COMPLETE_H
+#define TP_PACK_WEIGHT_COMPLETE_H
 
 #include "pack/source/weights.h"
 
@@ -15,13 +15,13 @@
  * lossy are set. Does nothing for plain weights and the second time. TP_E_INPUT
  * when they contradict the weight; TP_E_UNSUPPORTED when it has two tensors of scales, or the like,
  * and nothing says which is meant. */
-enum tp_code tp_source_check(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
-                             size_t w, struct tp_err *err);
+enum tp_code tp_weight_complete(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
+                                size_t w, struct tp_err *err);
 
 /* What is stored of a GPTQ weight beside codes and scales, as its config.json has to say. */
 struct tp_source_gptq {
     bool ordered;    /* in act-order */
-    bool asymmetric; /* its zero points are not all the middle */
+    bool asymmetric; /* its zero points are not all that of a symmetric weight */
     bool version2;   /* zero points are stored as they are, not less one */
     bool by_config;  /* which its words do not tell, but config.json */
 };
@@ -38,8 +38,8 @@ enum tp_code tp_source_scales_check(const struct tp_op *op, bool negative, struc
 
 /* Checks that the group scales of such a box that are stored as eight multiples of one number are
  * that, whatever they are taken for; same arguments. */
-enum tp_code tp_source_eights_check(const struct tp_op *op, struct tp_box3 box,
-                                    const void *const data[], struct tp_err *err);
+enum tp_code tp_source_scale_luts_check(const struct tp_op *op, struct tp_box3 box,
+                                        const void *const data[], struct tp_err *err);
 
 /* Checks that the scales of such a box are numbers of F16 where `to` stores them so, and finite
  * where it multiplies them or stores the reciprocal; same arguments. */

@@ -1,8 +1,8 @@
 /* Words, lists and pairs of numbers of format files; inside of reading them, but for the names of
  * codecs, roles and elements.
  */
-#ifndef TP_PACK_FORMAT_WORDS_H
-#define TP_PACK_FORMAT_WORDS_H
+#ifndef TP_PACK_FORMAT_KEYWORDS_H
+#define TP_PACK_FORMAT_KEYWORDS_H
 
 #include "pack/format/format.h"
 
@@ -27,8 +27,8 @@ enum tp_code tp_format_element(const json_t *object, enum tp_element *element,
 enum tp_code tp_format_pair(const json_t *array, const struct tp_format *format, uint32_t *first,
                             uint32_t *second, struct tp_err *err);
 
-/* json[key]: up to `most` strings; the rest of the list stays NULL. */
+/* json[key]: up to `max` strings; the rest of the list stays NULL. */
 enum tp_code tp_format_strings(const json_t *json, const char *key, const char *list[],
-                               size_t most, struct tp_err *err);
+                               size_t max, struct tp_err *err);
 
 #endif
