@@ -56,7 +56,7 @@ const struct tp_option *tp_option_find(enum tp_command command, const char *name
         const struct tp_option *row = &tp_option_rows[i];
         if (tp_option_applies(row, command) &&
             (letter ? row->letter == letter
-                    : strlen(row->name) == size && strncmp(row->name, name, size) == 0))
+                    : name && strlen(row->name) == size && strncmp(row->name, name, size) == 0))
             return row;
     }
     return NULL;

@@ -54,8 +54,8 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
         self._check_biases(bool(getattr(moe, "has_bias", False)))
         if stored["w13"].part == "up" and moe.activation.value != "swigluoai":
             raise Refused(
-                f"{prefix}: rows of gate and up are interleaved in the checkpoint, and vLLM's kernel "
-                f"for {moe.activation.value} does not take them so",
+                f"{prefix}: rows of gate and up are interleaved in the checkpoint, and vLLM's "
+                f"kernel for {moe.activation.value} does not take them so",
                 hint="convert with --exclude for the experts",
             )
         self.backend, self.experts_cls = self.select(moe)

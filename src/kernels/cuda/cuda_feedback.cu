@@ -154,7 +154,7 @@ static __device__ void fed_store(const fed_args &a, uint64_t n, uint64_t k, uint
     const any_plane &p = a.side.codes;
     const uint64_t at = at_of(p, 0, n, k);
     if (p.element != TP_ELEM_INT4 && p.element != TP_ELEM_E2M1) {
-        p.data[at] = p.element == TP_ELEM_INT8 ? (uint8_t)(code - p.middle) : code;
+        p.data[at] = p.element == TP_ELEM_INT8 ? (uint8_t)(code - p.zero_point) : code;
         return;
     }
     uint32_t *word = (uint32_t *)p.data + at / 8;

@@ -77,10 +77,10 @@ void tp_feedback_make(tp_feedback_column_fn column, const float *h, const float 
     const uint64_t whole = tp_round_up(rank, LANES);
     const double damp = damping(h, k);
     float *g = state, *in_order = g + k * rank, *weight = in_order + k * rank;
-    uint32_t *order = (uint32_t *)(weight + k);
-    double *m = (double *)((uint8_t *)state + kept_bytes(k, rank)), *q = m + whole * whole;
+    uint32_t *order = (uint32_t *)(void *)(weight + k);
+    double *m = (double *)(void *)((uint8_t *)state + kept_bytes(k, rank)), *q = m + whole * whole;
     const struct tp_feedback_sums sums = {rank, whole, m, q, q + whole, q + 2 * whole};
-    sort_columns(h, k, (uint64_t *)m, order);
+    sort_columns(h, k, (uint64_t *)(void *)m, order);
     memset(m, 0, (whole + 3) * whole * sizeof *m);
     for (uint64_t a = 0; a < whole; a++)
         m[a * whole + a] = 1;

@@ -34,7 +34,7 @@ static inline struct tp_feedback tp_feedback_at(const void *data, uint64_t k, ui
                                                 uint64_t serial)
 {
     const float *g = (const float *)data, *weight = g + 2 * k * rank;
-    const uint32_t *order = (const uint32_t *)(weight + k);
+    const uint32_t *order = (const uint32_t *)(const void *)(weight + k);
     struct tp_feedback fed = {serial, rank, order, g, g + k * rank, weight};
     return fed;
 }
