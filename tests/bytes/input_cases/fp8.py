@@ -258,9 +258,10 @@ def _(report):
         (gptq_file("x", codes, scales, 0x77777777), decoded(codes, scales, eight, group)),
         (gptq_file("x", codes, scales, zeros, order), decoded(codes, scales, zeros + 1, order)),
         (awq_file("x", codes, scales, zeros), decoded(codes, scales, zeros, group)),
-        (ct_file("x", codes, to_bf16(one)), decoded(codes, one, eight, group * 0)),
-        (ct_file("x", codes, to_bf16(scales), zeros), decoded(codes, scales, zeros, group)),
-        (int8_file("x", codes, to_bf16(scales)), decoded(codes, scales, eight, group)),
+        (ct_file("x", codes, to_bf16(one)), decoded(codes, to_bf16(one), eight, group * 0)),
+        (ct_file("x", codes, to_bf16(scales), zeros),
+         decoded(codes, to_bf16(scales), zeros, group)),
+        (int8_file("x", codes, to_bf16(scales)), decoded(codes, to_bf16(scales), eight, group)),
     ]
     for name, width in (("mxfp8-ct", 32), ("mxfp4-ct", 32), ("nvfp4-ct", 16)):
         made = mx_source(rng, name, 64, 512)

@@ -656,7 +656,7 @@ def _(report):
                     gptq_file("x", codes, scales, 0x77777777))
         for name in ["config.json", "tokenizer.json", *stale]:
             with open(work.at("src", name), "w", encoding="utf-8") as f:
-                f.write("{}")
+                f.write('{"quantization": {}}' if name.startswith("hf_") else "{}")
 
         def carried(out):
             return [n for n in stale if os.path.exists(work.at(out, n))]
