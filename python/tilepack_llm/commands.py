@@ -63,7 +63,9 @@ class ConvertOptions(TypedDict, total=False):
     include: Iterable[str]
     exclude: Iterable[str]
     no_stack: bool
+    copy: Iterable[str]
     format_file: Iterable[Path]
+    quantizer_file: Iterable[Path]
     model_file: Path
     stacks: str
     merged: str
@@ -90,6 +92,8 @@ class UnpackOptions(TypedDict, total=False):
 
     to: str
     dtype: str
+    copy: Iterable[str]
+    quantizer_file: Iterable[Path]
     follow_links: bool
     shard_size: int | str
     force: bool
@@ -103,6 +107,7 @@ class VerifyOptions(TypedDict, total=False):
 
     importance: Path
     format_file: Iterable[Path]
+    quantizer_file: Iterable[Path]
     strict: bool
     jobs: int
     device: str

@@ -152,7 +152,7 @@ static void close_all(struct tp_candidates *all)
     free(all->items);
 }
 
-/* The page gets its name only when the figures were printed, too. */
+/* The page comes first: what fails with it is then all that is printed. */
 static int report(const struct tp_options *o, const struct tp_checkpoint *ckpt,
                   const struct tp_candidates *all)
 {
@@ -163,9 +163,9 @@ static int report(const struct tp_options *o, const struct tp_checkpoint *ckpt,
     if (tp_page_open(&page, o->html, ".html", tp_checkpoint_file_mode(ckpt), &err))
         return err.path[0] ? tp_report_error(&err) : tp_report_usage("compare", &err);
     tp_compare_page(all, page.file);
-    int status = tp_compare_print(all, o->json, o->verbose);
-    enum tp_code code = tp_page_close(&page, status ? TP_E_IO : TP_OK, &err);
-    return status || !code ? status : tp_report_error(&err);
+    if (tp_page_close(&page, TP_OK, &err))
+        return tp_report_error(&err);
+    return tp_compare_print(all, o->json, o->verbose);
 }
 
 static uint64_t tensor_bytes(const struct tp_checkpoint *ckpt)

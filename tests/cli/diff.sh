@@ -199,10 +199,10 @@ done
 says "8-bit weights of equal bytes" 0 "no difference" wide wide
 "$TILEPACK" convert "$work/eight" -o "$work/taken" --to gptq -q || exit 1
 says "F16 scales that differ only where bf16 is coarser" 1 \
-    "tensor 'model.layers.0.mlp.down_proj', byte 32 of its scales (1 bytes)" eight eight-low
+    "first difference: tensor 'model.layers.0.mlp.down_proj', element [0,128]" eight eight-low
 # shellcheck disable=SC2016 # the inner shell expands it
 check "which is said in JSON" sh -c \
-    '"$TILEPACK" diff "$0/eight" "$0/eight-low" --json | grep -q "\"difference\": \"scales\""' "$work"
+    '"$TILEPACK" diff "$0/eight" "$0/eight-low" --json | grep -q "\"difference\": \"values\""' "$work"
 says "of a source, and the same bytes taken over" 0 "no difference" eight taken
 differs "of a source, and others taken over" eight-low taken
 for x in v1 v2 act-order; do
