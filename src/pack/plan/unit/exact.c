@@ -79,7 +79,7 @@ enum tp_code tp_exact_choice(const struct tp_weight_form *from, uint32_t open,
                              const struct tp_format **format, struct tp_settings *settings,
                              enum tp_loss *loss, struct tp_err *err)
 {
-    const struct tp_format *first = *format, *tried = first;
+    const struct tp_format *first = *format, *tried;
     struct tp_settings next = *settings;
     struct tp_op op;
     *loss = loss_of(from, first, next, &op);

@@ -219,7 +219,8 @@ static enum tp_code widen_by_set(const struct tp_builder *b, const struct tp_wei
     char key[TP_FULL_NAME], name[TP_FULL_NAME];
     struct tp_fused_name set;
     enum tp_code code = TP_OK;
-    if (!tp_name_fused(&b->plan->weights->facts, weight->name, key, sizeof key, &set))
+    if (!own.tensor ||
+        !tp_name_fused(&b->plan->weights->facts, weight->name, key, sizeof key, &set))
         return TP_OK;
     const char *end = own.tensor->name + strlen(weight->name); /* with the joint */
     for (size_t p = 0; p < set.set->parts && code == TP_OK; p++) {
@@ -247,9 +248,11 @@ static enum tp_code fused_scale(const struct tp_builder *b, const struct tp_unit
     enum tp_code code = TP_OK;
     for (uint64_t i = first * parts; i < end * parts && code == TP_OK; i++) {
         struct tp_view view = tp_unit_view(unit, i / parts, (uint32_t)(i % parts));
+        const struct tp_tensor *tensor =
+            scales_of(b->plan, weight_at(b->plan, view.weight)).tensor;
         float number = 0;
-        code = read_scale(b, scales_of(b->plan, weight_at(b->plan, view.weight)).tensor,
-                          view.expert, &number);
+        if (tensor) /* as have_scales() found */
+            code = read_scale(b, tensor, view.expert, &number);
         *fused = i == first * parts ? number : wider(*fused, number, divides);
     }
     if (code == TP_OK && unit->form->rank == 2)

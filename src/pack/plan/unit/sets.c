@@ -167,7 +167,7 @@ static enum tp_code agree(struct tp_builder *b)
     char key[TP_FULL_NAME];
     struct tp_rule **rules = tp_os_zalloc(total + 1, sizeof *rules, b->err);
     enum tp_code code = rules ? TP_OK : TP_E_MEMORY;
-    for (uint64_t i = 0; i < 2 * (uint64_t)total && code == TP_OK; i++) {
+    for (uint64_t i = 0; total && i < 2 * (uint64_t)total && code == TP_OK; i++) {
         struct tp_rule **rule = &b->choices[i % total].rule;
         if (!set_key(b, (uint32_t)(i % total), key))
             continue;

@@ -618,9 +618,8 @@ static bool is_already(const struct tp_weight *weight, const struct tp_rule *rul
     struct tp_settings settings = rule->settings;
     if (tp_op_find(&weight->form->op, TP_ROLE_ZERO) >= 0)
         tp_format_keep_zeros(rule->format, &settings);
-    if (weight->form->format != tp_format_for(rule->format, weight->form->format
-                                                                ? weight->form->format->part
-                                                                : TP_PART_ANY))
+    if (!weight->form->format ||
+        weight->form->format != tp_format_for(rule->format, weight->form->format->part))
         return false;
     if (tp_rule_searches(rule)) /* which finalize_unit() allows with --requantize only */
         return false;
