@@ -31,7 +31,7 @@ static enum tp_code grow(struct tp_embedded_list *list, size_t count, struct tp_
     const void **items = tp_os_zalloc(count, sizeof *items, err);
     if (!items)
         return TP_E_MEMORY;
-    for (size_t i = 0; i < list->count; i++)
+    for (size_t i = 0; list->items && i < list->count; i++)
         items[i] = list->items[i];
     free(list->items);
     list->items = items;
