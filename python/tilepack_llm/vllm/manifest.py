@@ -168,8 +168,8 @@ def experts_of(prefix: str, packed: Mapping[str, Packed]) -> dict[str, Packed]:
         for name, stack in packed.items():
             if name.startswith(prefix + ":"):
                 raise Refused(
-                    f"{name}: rows of gate and up are interleaved, and no kernel of vLLM takes them "
-                    f"so in {stack.format}",
+                    f"{name}: rows of gate and up are interleaved, and no kernel of vLLM takes "
+                    f"them so in {stack.format}",
                     hint="convert the experts to a format for gpt-oss, such as mxfp4-marlin",
                 )
         return {}
