@@ -4,8 +4,8 @@
  * Invariant: bytes equal tp_feedback_row(). A thread has its row's sums in registers; what all rows
  * share is read by all lanes of a warp at once.
  */
-#include "kernels/cuda/cuda.h"
 #include "kernels/cuda/cuda_any.cuh"
+#include "kernels/cuda/cuda.h"
 #include "kernels/cuda/cuda_row_functions.h"
 
 enum { FED_THREADS = 32, FED_NUMBERS = 8 };
