@@ -485,7 +485,7 @@ void tp_decode_ref(const struct tp_op *op, struct tp_args *args)
     struct planes p = open_planes(op, args, (void *const *)args->in, &scratch);
     if (args->flags & TP_FAILED)
         return;
-    float global = tp_op_is_number(op) ? 1.0f : load_global(&p, args->global);
+    float global = load_global(&p, args->global);
     bool per_tensor = tp_op_per_tensor(op), product = tp_op_zero_is_product(op);
     uint64_t i = 0;
     for (uint64_t e = 0; e < box.e; e++) {
