@@ -31,6 +31,7 @@ struct tp_quantizer_form {
     bool alone;              /* nothing that may be a scale stands beside the codes */
     bool transposed;         /* a stack that the model's sizes show to be stored [E,K,N] */
     bool interleaved;        /* a stack whose rows of gate and up alternate */
+    _Atomic(const struct tp_format *) is; /* what tp_quantizer_format() found; NULL: not asked yet */
     const json_t *spelled;   /* members of the format's outputs, by role, that are others; or NULL */
 };
 

@@ -5,6 +5,8 @@
 
 #include "pack/text/embedded.h"
 
+#include <stdatomic.h>
+#include <stdint.h>
 #include <string.h>
 
 extern const struct tp_embedded tp_embedded_quantizers[];
@@ -46,10 +48,18 @@ enum tp_code tp_quantizer_add(const char *text, size_t size, struct tp_err *err)
 enum tp_code tp_quantizer_format(const struct tp_quantizer_form *form,
                                  const struct tp_format **format, struct tp_err *err)
 {
+    /* Each tensor of codes is compared with many forms: a format is found by name once. */
+    struct tp_quantizer_form *own = (struct tp_quantizer_form *)(uintptr_t)form;
+    if ((*format = atomic_load(&own->is)))
+        return TP_OK;
     enum tp_code code = tp_format_get(form->format, format, err);
-    if (code || !*format || !form->spelled)
-        return code;
-    const struct tp_format_as as = {.columns = (*format)->group, .rows = (*format)->row_group,
-                                    .spelled = form->spelled};
-    return (*format = tp_format_as(*format, &as, err)) ? TP_OK : TP_E_MEMORY;
+    if (code == TP_OK && *format && form->spelled) {
+        const struct tp_format_as as = {.columns = (*format)->group, .rows = (*format)->row_group,
+                                        .spelled = form->spelled};
+        *format = tp_format_as(*format, &as, err);
+        code = *format ? TP_OK : TP_E_MEMORY;
+    }
+    if (code == TP_OK)
+        atomic_store(&own->is, *format);
+    return code;
 }

@@ -145,9 +145,9 @@ void tp_plan_leave_beside(struct tp_builder *b, uint32_t w)
     const struct tp_weight *weight = weight_at(b->plan, w);
     const struct tp_quantizer *by = weight->form->by;
     for (uint32_t i = 0; by && i < by->besides; i++) {
-        const struct tp_tensor *tensor = find_beside(b->plan, weight, by->beside[i].suffix);
         if (by->beside[i].is < TP_BESIDE_MARKER)
             continue;
+        const struct tp_tensor *tensor = find_beside(b->plan, weight, by->beside[i].suffix);
         if (tensor)
             b->taken[tensor - b->plan->ckpt->tensors] = true;
         if (by->beside[i].is == TP_BESIDE_MARKER)
