@@ -10,6 +10,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The page grows in memory. open_memstream() would do, but the C library's loses bytes without an
+ * error where memory ends in the middle of a page. Returns 0 then, which is the stream's error. */
+static ssize_t grow(void *to, const char *bytes, size_t count)
+{
+    struct tp_page *page = to;
+    if (count > page->room - page->size) {
+        size_t room = 2 * page->room + count;
+        char *text = realloc(page->text, room);
+        if (!text)
+            return 0;
+        page->text = text;
+        page->room = room;
+    }
+    memcpy(page->text + page->size, bytes, count);
+    page->size += count;
+    return (ssize_t)count;
+}
+
 enum tp_code tp_page_open(struct tp_page *page, const char *path, const char *suffix,
                           mode_t mode, struct tp_err *err)
 {
@@ -18,7 +36,7 @@ enum tp_code tp_page_open(struct tp_page *page, const char *path, const char *su
         tp_err_hint(err, "name it '%.200s%s', say", path, suffix);
         return tp_fail(err, TP_E_USAGE, "'%.200s' does not end in %s", path, suffix);
     }
-    page->file = open_memstream(&page->text, &page->size);
+    page->file = fopencookie(page, "w", (cookie_io_functions_t){.write = grow});
     return page->file ? TP_OK : tp_fail(err, TP_E_MEMORY, "no memory for the page");
 }
 
@@ -40,7 +58,8 @@ static enum tp_code publish(const struct tp_page *page, struct tp_err *err)
 
 enum tp_code tp_page_close(struct tp_page *page, enum tp_code made, struct tp_err *err)
 {
-    bool whole = fclose(page->file) == 0;
+    bool whole = !ferror(page->file);
+    whole = fclose(page->file) == 0 && whole;
     enum tp_code code = made    ? made
                         : whole ? publish(page, err)
                                 : tp_fail(err, TP_E_MEMORY, "no memory for the page");

@@ -13,13 +13,13 @@ struct tp_page {
     FILE *file;
     const char *path;
     char *text; /* what was written, until it is closed */
-    size_t size;
+    size_t size, room;
     mode_t mode;
 };
 
 /* Begins the file `path`, whose name must end in `suffix` (".html"), so that a mistyped one
  * replaces no file of another kind. `mode` is that of what it shows. With TP_OK, it has to be
- * closed. */
+ * closed, and stays where it is until then. */
 enum tp_code tp_page_open(struct tp_page *page, const char *path, const char *suffix,
                           mode_t mode, struct tp_err *err);
 /* Closes it. If all of it was made, which `made` says, it is written beside its name and gets that,
