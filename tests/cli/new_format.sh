@@ -89,7 +89,7 @@ cat >"$work/nvfp4-lifted.json" <<'EOF'
   "block": [1, 16],
   "set": {"rule": "modelopt", "lift": true},
   "experts": "stack",
-  "inputs": {"suffix": "act", "shape": [], "over": "experts", "why": "a test"},
+  "inputs": {"suffix": "act", "shape": [], "over": "experts", "range": 448, "why": "a test"},
   "let": {"B": "K"},
   "down_ungated": {"let": {"B": "align(K,64)"}},
   "outputs": [

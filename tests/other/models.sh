@@ -49,6 +49,9 @@ judged() { # reader
     passed=$((passed + $(grep -c '^ok ' "$work/judged.$1")))
     failed=$((failed + $(grep -c '^not ok ' "$work/judged.$1")))
 }
+"$MODELS_PYTHON" -W ignore "$here/moments.py" "$TILEPACK" "$work" 2>"$work/moments.log" >"$work/moments"
+passed=$((passed + $(grep -c '^ok ' "$work/moments")))
+[ "$(grep -c '^ok ' "$work/moments")" = 2 ] || { bad samples/moments.py; cat "$work/moments"; }
 "$PYTHON" "$here/judge.py" jobs "$work" >"$work/jobs" || exit 1
 "$MODELS_PYTHON" -W ignore "$here/logits.py" <"$work/jobs" 2>"$work/transformers.log" |
     sed -n 's/^@//p' >"$work/transformers"

@@ -64,6 +64,7 @@ struct tp_format_inputs {
     bool single;        /* one number, otherwise one for each expert */
     bool largest;       /* of all experts, otherwise each expert has its own */
     const char *why;    /* without them a weight is refused: the reason; NULL: it is not */
+    float range;        /* the largest value that a kernel's activations have at a scale of 1 */
 };
 
 enum tp_experts { TP_EXPERTS_STACK, TP_EXPERTS_SPLIT };

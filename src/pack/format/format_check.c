@@ -31,7 +31,7 @@ static const struct keys output_keys[] = {
     {"factor", 0}, {"words", 0},   {"word_bits", 0}, {"optional", 0},
     {NULL, 0}};
 static const struct keys input_keys[] = {
-    {"suffix", 0}, {"shape", 0}, {"over", 0}, {"why", 0}, {NULL, 0}};
+    {"suffix", 0}, {"shape", 0}, {"over", 0}, {"range", 0}, {"why", 0}, {NULL, 0}};
 static const struct keys merged_keys[] = {{"multiple", 0}, {"why", 0}, {NULL, 0}};
 static const struct keys config_keys[] = {{"quant_method", 0}, {"format", 0}, {"group", 0},
                                           {"inputs", 0},       {"kept", 0},   {"fields", 0},

@@ -294,14 +294,16 @@ static enum tp_code parse_inputs(const json_t *json, struct tp_format *format, s
     inputs->suffix = json_string_value(json_object_get(all, "suffix"));
     inputs->why = json_string_value(json_object_get(all, "why"));
     inputs->single = json_array_size(shape) == 0;
+    inputs->range = (float)json_number_value(json_object_get(all, "range"));
     enum tp_code code = tp_format_word(all, "over", over, &largest, err);
     inputs->largest = largest;
     const char *first = json_string_value(json_array_get(shape, 0));
     bool per_expert = json_array_size(shape) == 1 && first && strcmp(first, "E") == 0;
     if (code || (inputs->suffix && strlen(inputs->suffix) <= TP_MAX_INPUT_SUFFIX &&
+                 inputs->range > 0 &&
                  (per_expert || (json_is_array(shape) && inputs->single && largest))))
         return code;
-    return tp_fail(err, TP_E_INPUT, "\"inputs\" lacks \"suffix\", or its \"shape\" is neither "
+    return tp_fail(err, TP_E_INPUT, "\"inputs\" lacks \"suffix\" or \"range\", or its \"shape\" is neither "
                    "[\"E\"] nor, over all experts, []");
 }
 

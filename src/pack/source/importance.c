@@ -8,6 +8,7 @@
 #include "pack/source/importance_names.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,13 +87,22 @@ static int64_t entry_of(const struct tp_importance_file *file, const char *name)
     return tp_names_find(&file->names, name, strlen(name));
 }
 
+/* The entry of the largest inputs beside that name, or -1. */
+static int64_t largest_of(const struct tp_importance_file *file, const char *name)
+{
+    char text[TP_IMPORTANCE_NAME + 5];
+    snprintf(text, sizeof text, "%s.amax", name);
+    return entry_of(file, text);
+}
+
 void tp_importance_claim(struct tp_importance_file *file, const char *weight)
 {
     struct tp_importance_name name;
     for (uint32_t i = 0; tp_importance_name(weight, i, &name); i++) {
-        int64_t entry = entry_of(file, name.text);
-        if (entry >= 0)
-            file->entries[entry].claimed = true;
+        int64_t entries[] = {entry_of(file, name.text), largest_of(file, name.text)};
+        for (int e = 0; e < 2; e++)
+            if (entries[e] >= 0)
+                file->entries[entries[e]].claimed = true;
     }
 }
 
@@ -172,12 +182,45 @@ static enum tp_code fail_number(const struct tp_importance_file *file,
                                 const struct tp_importance_entry *entry, uint64_t at, float value,
                                 struct tp_err *err)
 {
-    const char *what = entry->rank ? "moments are finite" : "importance is finite and not negative";
+    const char *what = entry->rank      ? "moments are finite"
+                       : entry->largest ? "the largest magnitude of inputs is finite and above 0"
+                                        : "importance is finite and not negative";
     tp_err_path(err, file->path);
     tp_err_tensor(err, entry->name);
     tp_err_hint(err, "make the file of importance again");
     return tp_fail(err, TP_E_INPUT, "its number %llu is %g: %s", (unsigned long long)at,
                    (double)value, what);
+}
+
+enum tp_code tp_importance_largest(const struct tp_importance_file *file, const char *weight,
+                                   uint64_t expert, uint64_t experts, float *largest,
+                                   struct tp_err *err)
+{
+    struct tp_importance_name name;
+    enum tp_code code = TP_OK;
+    *largest = 0;
+    for (uint32_t i = 0; code == TP_OK && tp_importance_name(weight, i, &name); i++) {
+        int64_t at = largest_of(file, name.text);
+        if (at < 0)
+            continue;
+        const struct tp_importance_entry *entry = &file->entries[at];
+        const bool stacks = experts == 1 && name.expert >= 0; /* the experts of a layer */
+        const uint64_t row = entry->count == 1 ? 0 : stacks ? (uint64_t)name.expert : expert;
+        float value = 0;
+        if (entry->count != 1 && (stacks ? row >= entry->count : entry->count != experts)) {
+            tp_err_tensor(err, entry->name);
+            tp_err_path(err, file->path);
+            tp_err_hint(err, "make the file of importance with this model");
+            return tp_fail(err, TP_E_INPUT, "it has %llu numbers, which do not fit the experts of "
+                           "%.200s", (unsigned long long)entry->count, weight);
+        }
+        code = tp_os_read(file->fd, &value, sizeof value, entry->offset + row * sizeof value,
+                          file->path, err);
+        if (code == TP_OK && !(isfinite(value) && value > 0))
+            code = fail_number(file, entry, row, value, err);
+        *largest = fmaxf(*largest, value);
+    }
+    return code;
 }
 
 /* What the numbers of a row are to be divided by; 0: it was never used, and has none. */

@@ -16,15 +16,30 @@
 
 /* ---- safetensors ------------------------------------------------------------------ */
 
-/* Bytes of the name of the weight that "NAME.v" is of, if it is; the importance of a weight that is
- * called so has one dimension. */
-static size_t moments_of(const struct tp_st_tensor *tensor)
+/* The length of the name before an end, or 0. */
+static size_t base_of(const char *name, const char *end)
 {
-    size_t size = strlen(tensor->name);
-    if (tensor->rank < 2 || size < 3 || memcmp(tensor->name + size - 2, ".v", 2) != 0)
-        return 0;
-    size -= 2;
+    size_t size = strlen(name), tail = strlen(end);
+    return size > tail && strcmp(name + size - tail, end) == 0 ? size - tail : 0;
+}
+
+/* The same of "NAME.v" or "NAME.amax", without ".weight". */
+static size_t weight_of(const struct tp_st_tensor *tensor, const char *end)
+{
+    size_t size = base_of(tensor->name, end);
     return size > 7 && memcmp(tensor->name + size - 7, ".weight", 7) == 0 ? size - 7 : size;
+}
+
+/* Adds what stands beside the importance of a weight, under that name without ".weight". */
+static enum tp_code add_beside(struct tp_importance_file *file, const struct tp_st_tensor *tensor,
+                               const char *end, const struct tp_importance_entry *entry,
+                               struct tp_err *err)
+{
+    char *name = tp_os_join(err, tensor->name, weight_of(tensor, end), end);
+    enum tp_code code = name ? tp_importance_add(file, name, strlen(name), entry, err)
+                             : TP_E_MEMORY;
+    free(name);
+    return code;
 }
 
 static enum tp_code add_moments(struct tp_importance_file *file, const struct tp_st_header *header,
@@ -36,20 +51,28 @@ static enum tp_code add_moments(struct tp_importance_file *file, const struct tp
         .offset = header->data_start + tensor->begin, .half = half, .rank = (uint32_t)rank,
         .count = (tensor->end - tensor->begin) / (half ? 2 : sizeof(float)),
         .columns = tensor->shape[tensor->rank - 2]};
-    if (known && tensor->rank <= 3 && rank >= 1 && rank <= TP_FEEDBACK_RANK) {
-        char *name = tp_os_join(err, tensor->name, moments_of(tensor), ".v");
-        enum tp_code code = name ? tp_importance_add(file, name, strlen(name), &entry, err)
-                                 : TP_E_MEMORY;
-        free(name);
-        return code;
-    }
+    if (known && tensor->rank <= 3 && rank >= 1 && rank <= TP_FEEDBACK_RANK)
+        return add_beside(file, tensor, ".v", &entry, err);
     tp_err_tensor(err, tensor->name);
     return tp_fail(err, TP_E_INPUT, "it is %s of %u dimensions, the last of %llu: moments are F32 "
                    "or BF16, [K,r] or [E,K,r], r from 1 to %d", tp_dtype_name(tensor->dtype),
                    tensor->rank, (unsigned long long)rank, TP_FEEDBACK_RANK);
 }
 
-/* Each belongs to the importance whose name it has. */
+static enum tp_code add_largest(struct tp_importance_file *file, const struct tp_st_header *header,
+                                const struct tp_st_tensor *tensor, struct tp_err *err)
+{
+    const struct tp_importance_entry entry = {
+        .offset = header->data_start + tensor->begin, .largest = true,
+        .count = (tensor->end - tensor->begin) / sizeof(float)};
+    if (tensor->dtype == TP_F32 && tensor->rank <= 1)
+        return add_beside(file, tensor, ".amax", &entry, err);
+    tp_err_tensor(err, tensor->name);
+    return tp_fail(err, TP_E_INPUT, "it is %s of %u dimensions: the largest magnitude of inputs is "
+                   "F32, [], [1] or [E]", tp_dtype_name(tensor->dtype), tensor->rank);
+}
+
+/* Moments belong to the importance whose name they have. */
 static enum tp_code find_moments(struct tp_importance_file *file, struct tp_err *err)
 {
     for (size_t i = 0; i < file->count; i++) {
@@ -69,8 +92,11 @@ static enum tp_code find_moments(struct tp_importance_file *file, struct tp_err 
 static enum tp_code add_tensor(struct tp_importance_file *file, const struct tp_st_header *header,
                                const struct tp_st_tensor *tensor, struct tp_err *err)
 {
-    if (moments_of(tensor))
+    /* The importance of a weight that is called so has one dimension. */
+    if (tensor->rank >= 2 && weight_of(tensor, ".v"))
         return add_moments(file, header, tensor, err);
+    if (weight_of(tensor, ".amax"))
+        return add_largest(file, header, tensor, err);
     struct tp_importance_entry entry = {.offset = header->data_start + tensor->begin,
                                         .count = (tensor->end - tensor->begin) / sizeof(float),
                                         .divisor = 1};
@@ -293,13 +319,6 @@ static enum tp_code take_tensor(struct cursor *c, struct gguf_tensor *tensor)
         !tp_mul_u64(&tensor->rows, tensor->rows, sizes[3]))
         return bad_gguf(c, "a tensor is not of 32-bit floats");
     return TP_OK;
-}
-
-/* The length of the name before an end, or 0. */
-static size_t base_of(const char *name, const char *end)
-{
-    size_t size = strlen(name), tail = strlen(end);
-    return size > tail && strcmp(name + size - tail, end) == 0 ? size - tail : 0;
 }
 
 static enum tp_code add_sums(struct tp_importance_file *file, const struct gguf_tensor *tensor,

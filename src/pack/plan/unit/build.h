@@ -106,6 +106,11 @@ bool tp_rule_searches(const struct tp_rule *rule);
 /* Fails when the request's file of importance has entries that fit no weight. */
 enum tp_code tp_plan_check_importance(struct tp_builder *b);
 
+/* The largest magnitude of what these rows are multiplied with, as the request's file of importance
+ * says; 0: it does not. */
+enum tp_code tp_plan_largest_input(struct tp_builder *b, const struct tp_unit *unit,
+                                   struct tp_view view, float *largest);
+
 /* Determines how the unit's scales are searched: as `search` says when it is encoded (a
  * codec may have no use for it), as those of its source were when it is taken over. */
 enum tp_code tp_plan_search(struct tp_builder *b, struct tp_unit *unit,

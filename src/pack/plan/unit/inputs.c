@@ -1,6 +1,7 @@
 /* Activation scales: a source that was calibrated has one number beside each weight, by which
- * activations are divided before they are quantized. Formats whose kernels take them say how
- * (`inputs` of the format file): one number for each expert, or the largest for all of them.
+ * activations are divided before they are quantized. Of another source a file of importance may say
+ * how large activations become. Formats whose kernels take scales say how (`inputs` of the format
+ * file): one number for each expert, or the largest for all of them.
  *
  * Invariant: what is written for an expert is the largest scale of its parts, as engines make it
  * when they fuse gate and up; a scale that is read stays in the plan, renamed, or is left out.
@@ -237,8 +238,17 @@ static enum tp_code widen_by_set(const struct tp_builder *b, const struct tp_wei
     return code;
 }
 
+static enum tp_code check_scale(const struct tp_builder *b, const struct tp_unit *unit, float scale)
+{
+    if (scale > 0 && tp_f32_bits(scale) < TP_F32_INF_BITS)
+        return TP_OK;
+    tp_err_tensor(b->err, unit->name);
+    tp_err_hint(b->err, "calibrate the model again, or convert with --weights-only");
+    return tp_fail(b->err, TP_E_INPUT, "its activation scale would be %g", (double)scale);
+}
+
 /* The scale of the parts of experts [first, end), in the unit's kind. */
-static enum tp_code fused_scale(const struct tp_builder *b, const struct tp_unit *unit,
+static enum tp_code fused_scale(struct tp_builder *b, const struct tp_unit *unit,
                                 uint64_t first, uint64_t end, float *fused)
 {
     uint32_t parts = unit->form->views_per_expert;
@@ -261,31 +271,75 @@ static enum tp_code fused_scale(const struct tp_builder *b, const struct tp_unit
         return code;
     if (divides != tp_op_divides(&unit->form->op))
         *fused = 1.0f / *fused;
-    if (*fused > 0 && tp_f32_bits(*fused) < TP_F32_INF_BITS)
-        return TP_OK;
+    return check_scale(b, unit, *fused);
+}
+
+/* The same of what was measured: the largest activations become the largest value that there is. */
+static enum tp_code measured_scale(struct tp_builder *b, const struct tp_unit *unit,
+                                   uint64_t first, uint64_t end, float *scale)
+{
+    const float range = unit->form->format->inputs.range;
+    uint32_t parts = unit->form->views_per_expert;
+    float largest = 0, part;
+    enum tp_code code = TP_OK;
+    for (uint64_t i = first * parts; i < end * parts && code == TP_OK; i++) {
+        code = tp_plan_largest_input(b, unit, tp_unit_view(unit, i / parts, (uint32_t)(i % parts)),
+                                     &part);
+        largest = code || part < largest ? largest : part;
+    }
+    if (code)
+        return code;
+    *scale = tp_op_divides(&unit->form->op) ? range / largest : largest / range;
+    return check_scale(b, unit, *scale);
+}
+
+/* Where the scales of a unit come from. */
+enum from { FROM_NOWHERE, FROM_SOURCE, FROM_FILE };
+
+static enum tp_code find_origin(struct tp_builder *b, const struct tp_unit *unit, enum from *from)
+{
+    uint64_t found = 0, views = tp_unit_views(unit);
+    uint32_t parts = unit->form->views_per_expert;
+    enum tp_code code = TP_OK;
+    *from = have_scales(b, unit) ? FROM_SOURCE : FROM_NOWHERE;
+    for (uint64_t i = 0; i < views && !*from && b->request->importance && code == TP_OK; i++) {
+        float largest;
+        code = tp_plan_largest_input(b, unit, tp_unit_view(unit, i / parts, (uint32_t)(i % parts)),
+                                     &largest);
+        found += code == TP_OK && largest > 0;
+    }
+    if (code == TP_OK && found == views)
+        *from = FROM_FILE;
+    if (code || found == 0 || found == views)
+        return code;
     tp_err_tensor(b->err, unit->name);
-    tp_err_hint(b->err, "calibrate the model again, or convert with --weights-only");
-    return tp_fail(b->err, TP_E_INPUT, "its activation scale would be %g", (double)*fused);
+    tp_err_path(b->err, tp_importance_path(b->request->importance));
+    tp_err_hint(b->err, "give an expert that saw no text the largest magnitude of its layer");
+    return tp_fail(b->err, TP_E_INPUT, "it has the largest magnitude of inputs, NAME.amax, for %llu "
+                   "of the %llu parts of this weight", (unsigned long long)found,
+                   (unsigned long long)views);
 }
 
 /* What the tensor of the unit's scales holds: one number for each expert, or one. */
-static enum tp_code fill(const struct tp_builder *b, const struct tp_unit *unit, float *numbers,
-                         uint64_t count)
+static enum tp_code fill(struct tp_builder *b, const struct tp_unit *unit, enum from from,
+                         float *numbers, uint64_t count)
 {
+    enum tp_code (*scale)(struct tp_builder *, const struct tp_unit *, uint64_t, uint64_t, float *) =
+        from == FROM_FILE ? measured_scale : fused_scale;
     const struct tp_format_inputs *inputs = &unit->form->format->inputs;
     uint64_t experts = unit->form->box.e;
     enum tp_code code = TP_OK;
     if (inputs->largest)
-        code = fused_scale(b, unit, 0, experts, &numbers[0]);
+        code = scale(b, unit, 0, experts, &numbers[0]);
     for (uint64_t e = 0; e < count && code == TP_OK; e++)
         if (inputs->largest)
             numbers[e] = numbers[0];
         else
-            code = fused_scale(b, unit, e, e + 1, &numbers[e]);
+            code = scale(b, unit, e, e + 1, &numbers[e]);
     return code;
 }
 
-static enum tp_code add(struct tp_builder *b, const struct tp_unit *unit)
+static enum tp_code add(struct tp_builder *b, const struct tp_unit *unit, enum from from)
 {
     const struct tp_format_inputs *inputs = &unit->form->format->inputs;
     const struct tp_weight *first = weight_at(b->plan, unit->views[0].weight);
@@ -303,10 +357,12 @@ static enum tp_code add(struct tp_builder *b, const struct tp_unit *unit)
     made.constant = tp_store_copy(&plan->store, &constant, sizeof constant, b->err);
     if (!numbers || !made.name || !made.shape || !made.constant)
         return TP_E_MEMORY;
-    enum tp_code code = fill(b, unit, numbers, count);
+    enum tp_code code = fill(b, unit, from, numbers, count);
     const struct tp_tensor *tensor = scales_of(plan, first).tensor;
-    if (code == TP_OK)
-        code = tp_plan_add_kept(b, (uint32_t)(tensor - plan->ckpt->tensors), UINT32_MAX, NULL);
+    if (code == TP_OK) /* what was measured stands where its weight does */
+        code = tp_plan_add_kept(b, from == FROM_FILE ? first->tensor[0]
+                                                     : (uint32_t)(tensor - plan->ckpt->tensors),
+                                UINT32_MAX, NULL);
     if (code)
         return code;
     plan->made_count++;
@@ -337,7 +393,8 @@ static enum tp_code refuse(const struct tp_builder *b, const struct tp_unit *uni
     }
     tp_err_tensor(b->err, unit->name);
     tp_err_hint(b->err, "convert a checkpoint that was calibrated, whose weights have an "
-                        "input_scale or input_global_scale; or the weights alone, with "
+                        "input_scale or input_global_scale; or give --importance a file with "
+                        "NAME.amax of each weight; or convert the weights alone, with "
                         "--weights-only");
     return tp_fail(b->err, TP_E_UNSUPPORTED, "%s needs activation scales, and the source has none "
                    "for it: %s", unit->form->format->name, unit->form->format->inputs.why);
@@ -347,15 +404,15 @@ enum tp_code tp_plan_add_inputs(struct tp_builder *b, struct tp_unit *unit)
 {
     const struct tp_format_inputs *inputs = &unit->form->format->inputs;
     bool wanted = inputs->suffix && !b->request->weights_only;
-    enum tp_code code = TP_OK;
+    enum from from = FROM_NOWHERE;
     if (unit->form->format->is_bias)
         return TP_OK;
-    bool carried = wanted && have_scales(b, unit);
-    if (wanted && !carried && inputs->why && !b->request->bare)
+    enum tp_code code = wanted ? find_origin(b, unit, &from) : TP_OK;
+    if (code == TP_OK && wanted && !from && inputs->why && !b->request->bare)
         return refuse(b, unit);
-    if (carried)
-        code = add(b, unit);
-    unit->form->inputs = carried;
+    if (code == TP_OK && from)
+        code = add(b, unit, from);
+    unit->form->inputs = from != FROM_NOWHERE;
     for (uint64_t i = 0; i < tp_unit_views(unit) && code == TP_OK; i++) {
         tp_plan_leave_inputs(b, unit->views[i].weight);
         tp_plan_leave_beside(b, unit->views[i].weight);

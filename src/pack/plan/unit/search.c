@@ -75,6 +75,20 @@ static enum tp_code find_all(struct tp_builder *b, struct tp_unit *unit, bool *f
     return code;
 }
 
+enum tp_code tp_plan_largest_input(struct tp_builder *b, const struct tp_unit *unit,
+                                   struct tp_view view, float *largest)
+{
+    const struct tp_weight *weight = &b->plan->weights->items[view.weight];
+    const bool alone = unit->form->rank == 2 || (weight->origins && weight->origin[0].rank == 2);
+    char *name = name_of(weight, view.expert, view.row, b->err);
+    enum tp_code code = !name ? TP_E_MEMORY
+                              : tp_importance_largest(b->request->importance, name, view.expert,
+                                                      alone ? 1 : weight->form->box.e, largest,
+                                                      b->err);
+    free(name);
+    return code;
+}
+
 /* The hash of the moments of each expert, 16 bytes. */
 static enum tp_code hash_moments(struct tp_builder *b, const struct tp_unit *unit, uint8_t *hashes)
 {
