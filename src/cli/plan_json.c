@@ -24,6 +24,7 @@ static void put_search(struct tp_writer *w, const struct tp_unit_form *form)
         tp_write(w, tp_str("search", tp_search_name(search)),
                  tp_str("signed", form->op.search_signed ? "yes" : "no"),
                  tp_str("importance", tp_importance_word(form->op.importance)),
+                 tp_if(form->op.rank, tp_num("feedback_rank", form->op.rank)),
                  tp_if(form->unweighted,
                        tp_str("search_note", "the file has no importance for it")));
 }

@@ -34,7 +34,8 @@ static bool same_search(const struct tp_unit *a, const struct tp_unit *b)
 {
     return a->form->op.search == b->form->op.search &&
            a->form->op.search_signed == b->form->op.search_signed &&
-           a->form->op.importance == b->form->op.importance;
+           a->form->op.importance == b->form->op.importance &&
+           !a->form->op.rank == !b->form->op.rank;
 }
 
 static bool same_units(const void *of, size_t i, size_t j)
@@ -59,10 +60,11 @@ static const char *unit_target(const struct tp_unit *unit, char *text, size_t si
     const struct tp_op *op = &unit->form->op;
     if (!unit->form->format || tp_op_search(op) == TP_SEARCH_NONE)
         return unit->form->format ? unit->form->format->name : tp_dtype_name(unit->form->dtype);
-    snprintf(text, size, "%s, search %s%s%s%s", unit->form->format->name,
+    snprintf(text, size, "%s, search %s%s%s%s%s", unit->form->format->name,
              tp_search_name(tp_op_search(op)), op->search_signed ? ", signed" : "",
              op->importance == TP_IMPORTANCE_NONE ? "" : ", importance ",
-             op->importance == TP_IMPORTANCE_NONE ? "" : tp_importance_word(op->importance));
+             op->importance == TP_IMPORTANCE_NONE ? "" : tp_importance_word(op->importance),
+             op->rank ? ", errors fed back" : "");
     return text;
 }
 

@@ -174,6 +174,15 @@ def layouts(work):
             tally.check(data_of(made) == data_of(taken), f"{to} as {base}")
 
 
+def planned(work):
+    for importance, rank in (("hv", 3), ("h", None)):
+        words = ("plan", work.at("in.safetensors"), "--to", "w4a16-ct", "--search", "mse",
+                 "--include", ".", "--importance", work.at(importance))
+        text, units = tool.run(*words).stdout, json.loads(tool.run(*words, "--json").stdout)["units"]
+        tally.check(("errors fed back" in text) == bool(rank) and
+                    units[0].get("feedback_rank") == rank, f"plan says whether errors are fed back: {rank}")
+
+
 def alike(work):
     """What changes nothing: how much is done at once, and how moments are stored."""
     for to, options in (("w4a16-ct", ("--signed",)), ("nvfp4-ct", ()), ("mxfp4-ct", ()),
@@ -196,6 +205,7 @@ def main():
     with tool.Workdir() as work:
         random_source(work, rng, 1024, 1024, 3)
         alike(work)
+        planned(work)
     return tally.finish()
 
 
