@@ -124,6 +124,9 @@ def tensors(opt):
         yield prefix + "self_attn.o_proj.weight", (h, q)
         yield prefix + "self_attn.q_proj.weight", (q, h)
         yield prefix + "self_attn.v_proj.weight", (kv, h)
+        if opt.moe_experts and opt.moe_style == "qwen3":
+            yield prefix + "self_attn.k_norm.weight", (opt.head_dim,)
+            yield prefix + "self_attn.q_norm.weight", (opt.head_dim,)
     yield "model.norm.weight", (h,)
     yield "lm_head.weight", (opt.vocab, h)
 
