@@ -46,8 +46,10 @@ CLI      = $(sort $(wildcard src/cli/*.c))
 FORMATS  = $(sort $(wildcard formats/*.json))
 MODELS   = $(sort $(wildcard models/*.json))
 QUANTIZERS = $(sort $(wildcard quantizers/*.json))
+ENGINES  = $(sort $(wildcard engines/*.json))
 LIB_OBJ  = $(patsubst %.c,$(BUILD)/%.o,$(BASE) $(KERNELS) $(PACK)) $(ROW_OBJ) \
-           $(BUILD)/formats_embedded.o $(BUILD)/models_embedded.o $(BUILD)/quantizers_embedded.o
+           $(BUILD)/formats_embedded.o $(BUILD)/models_embedded.o $(BUILD)/quantizers_embedded.o \
+           $(BUILD)/engines_embedded.o
 # Of the program alone: who links the library measures nothing.
 BENCH_OBJ = $(patsubst %.c,$(BUILD)/%.o,$(BENCH))
 CLI_OBJ  = $(patsubst %.c,$(BUILD)/%.o,$(CLI))
@@ -85,7 +87,8 @@ $(BUILD)/config: CONTENT = $(CC) $(CFLAGS) $(LDFLAGS) | $(NVCC) $(CUDA_ARCHS)
 $(BUILD)/formats.list: CONTENT = $(FORMATS)
 $(BUILD)/models.list: CONTENT = $(MODELS)
 $(BUILD)/quantizers.list: CONTENT = $(QUANTIZERS)
-$(BUILD)/config $(BUILD)/formats.list $(BUILD)/models.list $(BUILD)/quantizers.list: FORCE
+$(BUILD)/engines.list: CONTENT = $(ENGINES)
+$(BUILD)/config $(BUILD)/formats.list $(BUILD)/models.list $(BUILD)/quantizers.list $(BUILD)/engines.list: FORCE
 	@mkdir -p $(@D)
 	@echo '$(subst ','"'"',$(CONTENT))' | cmp -s - $@ || echo '$(subst ','"'"',$(CONTENT))' > $@
 FORCE:
@@ -110,6 +113,9 @@ $(BUILD)/models_embedded.c: $(MODELS) scripts/embed.sh $(BUILD)/models.list
 
 $(BUILD)/quantizers_embedded.c: $(QUANTIZERS) scripts/embed.sh $(BUILD)/quantizers.list
 	$(call say,GEN,$@)sh scripts/embed.sh quantizers $(QUANTIZERS) > $@.tmp && mv $@.tmp $@
+
+$(BUILD)/engines_embedded.c: $(ENGINES) scripts/embed.sh $(BUILD)/engines.list
+	$(call say,GEN,$@)sh scripts/embed.sh engines $(ENGINES) > $@.tmp && mv $@.tmp $@
 
 $(BUILD)/%_embedded.o: $(BUILD)/%_embedded.c $(BUILD)/config
 	$(call say,CC,$<)$(CC) $(CFLAGS) -c -o $@ $<

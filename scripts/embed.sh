@@ -1,7 +1,7 @@
 #!/bin/sh
 # Writes a C source holding the given files as string literals, in the order given:
 # { name without .json, text } rows ended by { 0, 0 }. What they are comes first:
-# formats, models, quantizers, plugin.
+# formats, models, quantizers, engines, plugin.
 set -eu
 what=$1
 shift

@@ -4,8 +4,8 @@
 usage: formats_md.py PROGRAM [--check PAGE]
 
 Prints the page; with --check compares it with PAGE, prints the differences and exits with
-1 if there are any. Facts stand in formats/*.json alone; what the default kernels of GPUs read
-stands in a table here.
+1 if there are any. Facts stand in formats/*.json and engines/*.json alone; what the default kernels of
+GPUs read stands in a table here.
 """
 import sys
 
@@ -38,9 +38,18 @@ def rule(entry):
             + (f" (with {when})" if when else "") + f": {entry['why']}")
 
 
-def facts(fmt):
+def readers(fmt, engines):
+    """The engines that load it, or else whose callers do."""
+    found = {kind: [e["title"] for e in sorted(engines, key=lambda e: e["name"]) if e["kind"] == kind
+                    and any(fmt["name"] in row["formats"] for row in e["reads"])]
+             for kind in ("server", "library", "kernels")}
+    loads = found["server"] + found["library"]
+    return ", ".join(loads) or "callers of " * bool(found["kernels"]) + ", ".join(found["kernels"])
+
+
+def facts(fmt, engines):
     """Rows of the first table: what a reader asks first."""
-    yield "loads in", fmt["loads_in"]
+    yield "read by", readers(fmt, engines)
     yield "taken from", fmt["source"]
     yield "codec", f"{code(fmt['codec'])}, a scale for each block of {listing(fmt['block'])} (n, k)"
     yield "experts", {"stack": "stacked", "split": "one weight each"}[fmt["experts"]]
@@ -88,7 +97,7 @@ DEFAULTS = [
     ("int4, linear", [MARLIN, MARLIN, ["w4a16-machete"], MARLIN, MARLIN]),
     ("int4, experts", [MARLIN] * 5),
     ("FP8 by rows", [["fp8-marlin-channel"]] + [["fp8-dynamic-ct"]] * 4),
-    ("FP8 128x128, linear", [["fp8-marlin"], ["fp8-deepseek"], ["fp8-deepgemm-sm90"],
+    ("FP8 128x128, linear", [["fp8-marlin"], ["fp8-deepseek"], ["fp8-deepseek"],
                              ["fp8-deepgemm-sm100"], ["fp8-deepseek"]]),
     ("FP8 128x128, experts", [["fp8-marlin"], ["fp8-marlin"], ["fp8-deepseek"], ["fp8-trtllm"],
                               ["fp8-deepseek"]]),
@@ -129,25 +138,25 @@ def variants(fmt, of=""):
     return lines
 
 
-def section(fmt):
+def section(fmt, engines):
     lines = ["", f"## {fmt['name']}", "", fmt["title"] + ".", "", fmt["about"], ""]
-    lines += table(["", ""], facts(fmt))
+    lines += table(["", ""], facts(fmt, engines))
     lines += [""] + table(["tensor", "stored as", "holds", "layout"], map(output_row, fmt["outputs"]))
     return lines + variants(fmt)
 
 
-def page(formats):
+def page(formats, engines):
     written = sorted((f for f in formats if not f.get("input_only")), key=lambda f: f["name"])
     read = sorted((f for f in formats if f.get("input_only")), key=lambda f: f["name"])
-    index = table(["format", "what it is", "loads in"],
+    index = table(["format", "what it is", "read by"],
                   [[f"[{f['name']}](#{f['name']})", f["title"],
-                    "(read, not written) " * bool(f.get("input_only")) + f["loads_in"]]
+                    "(read, not written) " * bool(f.get("input_only")) + readers(f, engines)]
                    for f in written + read])
     lines = HEAD.splitlines() + [""] + index + defaults(formats)
     for fmt in written + read:
-        lines += section(fmt)
+        lines += section(fmt, engines)
     return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    sys.exit(generated_page.main(__doc__, "formats", page))
+    sys.exit(generated_page.main(__doc__, "formats", page, "engines"))

@@ -7,14 +7,16 @@ import subprocess
 import sys
 
 
-def main(doc, subject, page):
+def main(doc, subject, page, *more):
     """doc: the script's own; subject: of `PROGRAM SUBJECT --json`, whose member of that name goes
-    to page(), which gives the text. Prints it, or with --check PAGE how PAGE differs (status 1)."""
+    to page(), which gives the text, and before it those of `more`, other subjects. Prints it, or with
+    --check PAGE how PAGE differs (status 1)."""
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("program")
     parser.add_argument("--check", metavar="PAGE")
     args = parser.parse_args()
-    made = page(json.loads(subprocess.check_output([args.program, subject, "--json"]))[subject])
+    made = page(*(json.loads(subprocess.check_output([args.program, what, "--json"]))[what]
+                  for what in (subject, *more)))
     if not args.check:
         sys.stdout.write(made)
         return 0

@@ -5,7 +5,7 @@
 usage: models_md.py PROGRAM [--check PAGE]
 
 Prints the page; with --check, prints how PAGE differs from it instead and ends with status
-1 if it does. Facts stand in models/*.json alone, so nothing is added here.
+1 if it does. Facts stand in models/*.json and engines/*.json alone, so nothing is added here.
 """
 import sys
 
@@ -19,23 +19,40 @@ compares it. [models/README.md](../models/README.md) says what such a file holds
 prints one.
 
 **ran**: vLLM 0.33.0 loaded the output on a CPU that it took for an H200, strictly, and every parameter was
-compared with the source (`make test-models`). **limit**: a reader is known to refuse or misread it; see
-below the table.
+compared with the source (`make test-models`). **limit**: vLLM or transformers is known to refuse or misread
+it, or weights stay plain for that reason; see below the table and [engines.md](engines.md).
 **-**: nothing was run; names and shapes were taken from the sources that the file names.
 """
 
 
-def cell(model, fmt):
-    words = ["ran"] if fmt in model.get("ran", []) else []
-    if any(fmt in limit.get("formats", FORMATS) for limit in model.get("limits", [])):
+def of_model(rules, model):
+    """Rules of a file of an engine that name the model."""
+    names = {model["name"], *model.get("model_type", [])}
+    return [rule for rule in rules if names & set(rule.get("models", []))]
+
+
+def limits(model, engines):
+    """(engine, rule) of those that stock checkpoints are loaded with."""
+    for engine in engines:
+        if engine["name"] in ("vllm", "transformers"):
+            for rule in of_model(engine["families"], model):
+                yield engine, rule
+
+
+def cell(model, fmt, engines):
+    words = ["ran"] if any(fmt in run.get("formats", []) for e in engines if e["name"] == "vllm"
+                           for run in of_model(e["ran"], model)) else []
+    if any(fmt in rule.get("formats", FORMATS) for _, rule in limits(model, engines)):
         words.append("limit")
     return ", ".join(words) or "-"
 
 
-def facts(model):
+def facts(model, engines):
     """What the file says, as list items."""
     yield f"model_type: {', '.join(f'`{t}`' for t in model.get('model_type', ['any']))}"
-    yield f"checked: {model['checked']}"
+    for engine in engines:
+        for run in of_model(engine.get("ran", []), model):
+            yield f"{engine['title']} {engine['version']}: {run['says']}"
     for source in model["source"]:
         yield f"from: {source}"
     if "convert" in model:
@@ -62,23 +79,24 @@ def facts(model):
         yield f"experts: {parts} are {', '.join(f'`{m}`' for m in labels.values())}"
     for rename in model.get("renamed", []):
         yield f"listed under both names: `{rename['from']}`, `{rename['to']}`"
-    for limit in model.get("limits", []):
-        which = f" ({', '.join(limit['formats'])})" if "formats" in limit else ""
-        yield f"limit of {limit['reader']}{which}: {limit['says']}"
+    for engine in engines:
+        for rule in of_model(engine.get("families", []), model):
+            which = f" ({', '.join(rule['formats'])})" if "formats" in rule else ""
+            yield f"{rule['verdict']}, {engine['title']} {engine['version']}{which}: {rule['says']}"
 
 
-def page(models):
+def page(models, engines):
     lines = HEAD.splitlines() + ["", "| family | " + " | ".join(FORMATS) + " |",
                                  "|---" * (len(FORMATS) + 1) + "|"]
     own = [m for m in models if m["name"] != "default"]
     for model in own:
-        cells = [cell(model, fmt) for fmt in FORMATS]
+        cells = [cell(model, fmt, engines) for fmt in FORMATS]
         lines.append(f"| [{model['title']}](#{model['name']}) | " + " | ".join(cells) + " |")
     for model in own + [m for m in models if m["name"] == "default"]:
         lines += ["", f"## {model['name']}", "", model["title"] + ".", ""]
-        lines += [f"- {fact}" for fact in facts(model)]
+        lines += [f"- {fact}" for fact in facts(model, engines)]
     return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    sys.exit(generated_page.main(__doc__, "models", page))
+    sys.exit(generated_page.main(__doc__, "models", page, "engines"))

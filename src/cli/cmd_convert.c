@@ -12,6 +12,7 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/search_report.h"
+#include "cli/served_report.h"
 #include "cli/session.h"
 #include "pack/check/estimate_card.h"
 #include "pack/commit/commit.h"
@@ -19,7 +20,6 @@
 #include "pack/os/os.h"
 #include "pack/run/device.h"
 #include "pack/commit/parts.h"
-#include "pack/plan/file/unsupported_by_engine.h"
 #include "pack/run/run.h"
 #include "pack/text/text.h"
 
@@ -90,64 +90,9 @@ static int print_part(const struct tp_options *o, const struct tp_plan *plan, co
     return TP_OK;
 }
 
-/* The path as one word of a shell's command, and no option there: as it is where nothing in it is
- * special. What others may have in UTF-8 is not. */
-static enum tp_code add_word(struct tp_text *text, const char *path, struct tp_err *err)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "_@%+:,./-";
-    const char *at = path;
-    while (*at && ((unsigned char)*at >= 0x80 || strchr(plain, *at)))
-        at++;
-    enum tp_code code = *path == '-' ? tp_text_add_word(text, "./", err) : TP_OK;
-    if (code || !*at)
-        return code ? code : tp_text_add_word(text, path, err);
-    code = tp_text_add(text, "'", 1, err);
-    for (at = path; *at && code == TP_OK; at++)
-        code = *at == '\'' ? tp_text_add_word(text, "'\\''", err) : tp_text_add(text, at, 1, err);
-    return code ? code : tp_text_add(text, "'", 1, err);
-}
-
-/* How the output is served: the same with its path in place of DST; or why it is not. Both empty:
- * no line is known. */
-struct serving {
-    struct tp_text line;
-    struct tp_unsupported_by_engine unsupported;
-};
-
-static enum tp_code find_serving(const struct tp_options *o, const struct tp_plan *plan,
-                                 const char *output, struct serving *serving, struct tp_err *err)
-{
-    if (!output || plan->single_file || o->discard)
-        return TP_OK;
-    enum tp_code code = tp_plan_unsupported_by_engine(plan, &serving->unsupported, err);
-    const char *line = serving->unsupported.row_count ? serving->unsupported.rows[0]->line : NULL;
-    const char *dst = line ? strstr(line, "DST") : NULL;
-    if (code || !dst)
-        return code;
-    if ((code = tp_text_add(&serving->line, line, (size_t)(dst - line), err)) == TP_OK &&
-        (code = add_word(&serving->line, output, err)) == TP_OK)
-        code = tp_text_add_word(&serving->line, dst + 3, err);
-    return code;
-}
-
-static void print_serving(const struct serving *serving)
-{
-    const struct tp_unsupported_by_engine *unsupported = &serving->unsupported;
-    if (unsupported->name.size) {
-        printf("%s'", unsupported->before);
-        tp_print_text(stdout, unsupported->name.data);
-        printf("'%s\n", unsupported->after);
-    } else if (serving->line.size) {
-        printf("serve it: ");
-        tp_print_text(stdout, serving->line.data);
-        putchar('\n');
-    }
-}
-
-static int print_done(const struct tp_options *o, const struct tp_plan *plan, const char *output,
-                      const struct tp_measures *measures, const struct tp_convert_result *result,
-                      const struct serving *serving, double seconds)
+static int print_result(const struct tp_options *o, const struct tp_plan *plan, const char *output,
+                        const struct tp_measures *measures, const struct tp_convert_result *result,
+                        const struct tp_serving *serving, double seconds)
 {
     char in[TP_HUMAN], out[TP_HUMAN], took[TP_HUMAN];
     if (o->json) {
@@ -156,8 +101,8 @@ static int print_done(const struct tp_options *o, const struct tp_plan *plan, co
         tp_write(&w, tp_str("output", output), tp_bool("already_done", result->already_done),
                  tp_num("bytes_in", plan->bytes_in), tp_num("bytes_out", plan->bytes_out),
                  tp_num("converted", plan->unit_count), tp_num("kept", plan->kept_count),
-                 tp_real("seconds", seconds), tp_num("shards_resumed", result->resumed),
-                 tp_if(serving->line.size, tp_str("serve", serving->line.data)));
+                 tp_real("seconds", seconds), tp_num("shards_resumed", result->resumed));
+        tp_serving_put(&w, serving);
         tp_outcome_put(&w, result);
         return end_json(&w, plan, measures);
     }
@@ -171,22 +116,7 @@ static int print_done(const struct tp_options *o, const struct tp_plan *plan, co
     tp_exact_print(plan);
     print_measures(measures);
     tp_left_plain_print(plan);
-    print_serving(serving);
-    return TP_OK;
-}
-
-static int print_result(const struct tp_options *o, const struct tp_plan *plan, const char *output,
-                        const struct tp_measures *measures,
-                        const struct tp_convert_result *result, double seconds)
-{
-    struct tp_err err = {0};
-    struct serving serving = {0};
-    int status = find_serving(o, plan, output, &serving, &err)
-                     ? tp_report_error(&err)
-                     : print_done(o, plan, output, measures, result, &serving, seconds);
-    tp_text_free(&serving.line);
-    tp_unsupported_by_engine_close(&serving.unsupported);
-    return status;
+    return tp_serving_print_command(serving);
 }
 
 static void note_stages(const struct tp_run_stats *stats, double seconds)
@@ -298,7 +228,8 @@ static bool is_dry(const struct tp_options *o)
 
 /* The plan is there: shows it, or does it. */
 static int do_plan(const struct tp_options *o, const struct tp_plan *plan,
-                   struct tp_request *request, const char *output, double start)
+                   struct tp_request *request, const char *output,
+                   const struct tp_serving *serving, double start)
 {
     struct tp_convert_result result = {0};
     struct tp_err err = {0};
@@ -308,13 +239,13 @@ static int do_plan(const struct tp_options *o, const struct tp_plan *plan,
     if (!is_dry(o))
         tp_plan_warn_left(plan);
     if (is_dry(o)) {
-        status = o->json ? tp_plan_print_json(plan) : tp_plan_print(plan, o);
+        status = o->json ? tp_plan_print_json(plan, serving) : tp_plan_print(plan, o);
     } else if (carry_out(o, plan, request, output, &measures, &result, &err)) {
         status = tp_report_error(&err);
     } else if (o->part.count) {
         status = print_part(o, plan, shown, &measures, &result, tp_now() - start);
     } else {
-        status = print_result(o, plan, shown, &measures, &result, tp_now() - start);
+        status = print_result(o, plan, shown, &measures, &result, serving, tp_now() - start);
     }
     tp_measures_close(&measures);
     tp_convert_result_close(&result);
@@ -338,11 +269,24 @@ static int plan_and_do(const struct tp_options *o, struct tp_source *source,
     tp_kept_find(&plan, &kept);
     if (!is_dry(o))
         code = tp_kept_check(&plan, &kept, &err);
-    if (code == TP_OK) {
+    struct tp_serving serving = {.output = output && !is_dry(o) ? tp_output_shown(o->output, output)
+                                                                : "DST"};
+    if (code == TP_OK && (code = tp_wish_from(o, &serving.wish, &err)) == TP_OK &&
+        (code = tp_plan_served(&plan, &serving.wish, &serving.served, &err)) == TP_OK)
+        code = tp_served_check(&serving.served, &serving.wish, &err);
+    if (o->discard)
+        tp_served_close(&serving.served); /* what is not there is not served */
+    int status = code ? tp_report_error(&err) : TP_OK;
+    if (status == TP_OK) {
         tp_plan_warn(&plan);
+        tp_serving_warn(&serving);
         tp_kept_warn(&plan, &kept);
+        if (!o->json && (is_dry(o) || !o->quiet))
+            status = tp_serving_print(&serving);
     }
-    int status = code ? tp_report_error(&err) : do_plan(o, &plan, request, output, start);
+    if (status == TP_OK)
+        status = do_plan(o, &plan, request, output, &serving, start);
+    tp_served_close(&serving.served);
     tp_plan_close(&plan);
     return status;
 }

@@ -4,9 +4,9 @@
 #include "cli/formats_offers.h"
 #include "cli/report.h"
 #include "cli/table.h"
+#include "pack/engine/engine.h"
 #include "pack/format/format.h"
 #include "pack/format/format_keywords.h"
-#include "pack/format/offers.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -23,17 +23,19 @@ static bool is_listed(const struct tp_format *format, const char *prefix)
 static int print_list(const char *prefix)
 {
     static const struct tp_field fields[] = {{"name", "name", TP_LEFT},
-                                             {"loads in", "loads in", TP_FOLD},
+                                             {"read by", "read by", TP_FOLD},
                                              {"what it is", "title", TP_FOLD}};
     struct tp_table table;
+    char text[300];
     size_t count;
     const struct tp_format *const *formats = tp_formats(&count);
     tp_table_open(&table, fields, 3, NULL);
     for (size_t i = 0; i < count; i++)
         if (is_listed(formats[i], prefix))
             tp_object(&table.w, NULL, tp_str("name", formats[i]->name),
-                      tp_str("loads in", formats[i]->input_only ? "(read, not written)"
-                                                                : formats[i]->loads_in),
+                      tp_str("read by", formats[i]->input_only
+                                            ? "(read, not written)"
+                                            : tp_format_readers(formats[i], text, sizeof text)),
                       tp_str("title", formats[i]->title));
     int status = tp_table_end(&table);
     if (status == TP_OK)
@@ -211,7 +213,7 @@ static int print_one(const struct tp_format *format)
     printf("%s%s%s: %s\n\n", tp_style("1"), format->name, tp_style("0"), format->title);
     tp_print_wrapped(stdout, format->about, 0, 0);
     putchar('\n');
-    tp_print_fact("loads in", format->loads_in);
+    tp_print_fact("read by", tp_format_readers(format, text, sizeof text));
     tp_print_fact("source", format->source);
     snprintf(text, sizeof text, "%s, a scale for each block of %ux%u (n x k)",
              tp_codec_name(format->op.codec), format->op.block_n, format->op.block_k);

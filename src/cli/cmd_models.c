@@ -122,21 +122,12 @@ static void print_parallel(const struct tp_model *model, struct tp_err *err)
     }
 }
 
-static void print_readers(const struct tp_model *model, struct tp_err *err)
+static void print_renamed(const struct tp_model *model)
 {
     for (size_t i = 0; i < model->renames; i++) {
         char text[400];
         snprintf(text, sizeof text, "%s is %s, too", model->rename[i].from, model->rename[i].to);
         tp_print_fact(i ? "" : "renamed", text);
-    }
-    for (size_t i = 0; i < model->limits; i++) {
-        const struct tp_model_limit *limit = &model->limit[i];
-        struct tp_text text = {0};
-        tp_text_addf(&text, err, "%s", limit->reader);
-        for (size_t f = 0; f < limit->formats; f++)
-            tp_text_addf(&text, err, "%s%s", f ? ", " : " (", limit->format[f]);
-        tp_text_addf(&text, err, "%s: %s", limit->formats ? ")" : "", limit->says);
-        print_text(i ? "" : "limits", &text, err);
     }
 }
 
@@ -148,13 +139,11 @@ static int print_one(const struct tp_model *model)
     print_words("architecture", model->architecture, model->architectures, &err);
     for (size_t i = 0; i < model->sources; i++)
         tp_print_fact(i ? "" : "source", model->source[i]);
-    tp_print_fact("checked", model->checked);
-    print_words("ran", model->ran, model->rans, &err);
     print_keeps(model, &err);
     print_stacks(model, &err);
     print_fused(model, &err);
     print_parallel(model, &err);
-    print_readers(model, &err);
+    print_renamed(model);
     if (err.code)
         return tp_report_error(&err);
     if (strcmp(model->name, TP_MODEL_DEFAULT) != 0)

@@ -6,6 +6,7 @@
 #include "cli/cmd.h"
 #include "cli/report.h"
 #include "cli/session.h"
+#include "pack/engine/engine.h"
 #include "pack/format/format.h"
 #include "pack/model/model.h"
 #include "pack/schedule/gpus.h"
@@ -159,6 +160,10 @@ static int offer_values(const struct line *line, enum tp_complete complete, cons
     case TP_COMPLETE_GPU:
         for (const struct tp_gpu *gpu = tp_gpus(&count); count--; gpu++)
             offer(gpu->name, gpu->title);
+        break;
+    case TP_COMPLETE_ENGINE:
+        for (const struct tp_engine *const *e = tp_engines(&count); count--; e++)
+            offer((*e)->name, (*e)->title);
         break;
     case TP_COMPLETE_CHIP:
         for (const struct tp_chip *chip = tp_chips(&count); count--; chip++)

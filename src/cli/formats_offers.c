@@ -1,10 +1,10 @@
-/* What loads where, the best first, printed. The facts and their order are those of
- * pack/format/offers.h; nothing is judged here. */
+/* What is read where, the fastest first, printed. The facts and their order are those of
+ * pack/engine/engine.h; nothing is judged here. */
 #include "cli/formats_offers.h"
 
 #include "cli/report.h"
+#include "cli/session.h"
 #include "cli/table.h"
-#include "pack/format/offers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,41 +12,49 @@
 #include <strings.h>
 
 static const char meaning[] =
-    "\nbits of a weight in a large matrix; SNR: the typical ratio of signal to noise, without a\n"
-    "search; 'tilepack compare SRC' measures both on your model. Speed: native multiplies in\n"
-    "8 or 4 bits, mixed in 16 bits after widening, decoded is made plain when it is loaded.\n";
+    "\nbits of a weight in a large matrix; 'tilepack compare SRC' measures what each costs your model.\n"
+    "Speed: native multiplies in 8 or 4 bits, mixed in 16 bits after widening, decoded is made plain\n"
+    "when it is loaded.\n";
 
-/* "sm80 sm86", of a row. */
-static void gpus_text(const struct tp_serve *serve, char *text, size_t size)
+static void join(char *text, size_t size, const char *const *words, size_t count, const char *between)
 {
     size_t used = 0;
     *text = '\0';
-    for (size_t i = 0; i < json_array_size(serve->gpus) && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? " " : "",
-                                 json_string_value(json_array_get(serve->gpus, i)));
+    for (size_t i = 0; i < count && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? between : "", words[i]);
 }
 
 static void put_offer(struct tp_writer *w, size_t i, const void *of)
 {
     const struct tp_offer *offer = &((const struct tp_offer *)of)[i];
-    const struct tp_serve *serve = offer->serve;
-    const double snr = offer->format->snr_db;
-    char gpus[80];
-    gpus_text(serve, gpus, sizeof gpus);
-    tp_object(w, NULL, tp_str("format", offer->format->name),
-              tp_str("engine", tp_engine_name(serve->engine)),
-              tp_str("versions", serve->versions), tp_json("gpus", serve->gpus),
-              tp_str("speed", tp_speed_name(serve->speed)), tp_str("line", serve->line),
-              tp_real("bits", offer->bits), tp_if(snr > 0, tp_real("snr_db", snr)),
-              tp_cell("GPUs", gpus));
+    const struct tp_engine_row *row = offer->row;
+    const struct tp_reader reader = {.engine = offer->engine, .row = {row}, .rows = 1};
+    const char *word[TP_MAX_COMMAND];
+    char gpus[80], line[400], takes[80], number[12];
+    join(gpus, sizeof gpus, row->gpu, row->gpus, " ");
+    join(line, sizeof line, word, tp_served_command(&reader, "DST", 1, number, word), " ");
+    tp_begin(w, NULL, '{');
+    tp_write(w, tp_str("format", offer->format->name), tp_str("engine", offer->engine->name),
+              tp_str("version", offer->engine->version),
+              tp_str("speed", tp_speed_name(row->speed)),
+              tp_str("takes", tp_use_list(row->takes, takes, sizeof takes)),
+              tp_str("basis", row->basis ? "documents" : "run"),
+              tp_str("line", *line ? line : row->how ? row->how : offer->engine->how),
+              tp_if(offer->engine->install, tp_str("install", offer->engine->install)),
+              tp_real("bits", offer->bits), tp_cell("GPUs", gpus));
+    tp_begin(w, "gpus", '[');
+    for (size_t g = 0; g < row->gpus; g++)
+        tp_write(w, tp_str(NULL, row->gpu[g]));
+    tp_end(w, ']');
+    tp_end(w, '}');
 }
 
 static int print_text(const struct tp_offer *offers, size_t count)
 {
     static const struct tp_field fields[] = {
         {"format", "format", TP_LEFT}, {"engine", "engine", TP_LEFT},
-        {"bits", "bits %.3f", TP_RIGHT}, {"SNR dB", "snr_db %.1f", TP_RIGHT},
-        {"speed", "speed", TP_LEFT}, {"GPUs", "GPUs", TP_FOLD}, {"how", "line", TP_FOLD}};
+        {"bits", "bits %.3f", TP_RIGHT}, {"speed", "speed", TP_LEFT}, {"takes", "takes", TP_FOLD},
+        {"GPUs", "GPUs", TP_FOLD}, {"how", "line", TP_FOLD}};
     if (!count) {
         printf("no format is known to load there; 'tilepack formats' lists all\n");
         return TP_E_DIFF;
@@ -65,19 +73,6 @@ static int print_json(const struct tp_options *o, const struct tp_offer *offers,
     return status == TP_OK && !count ? TP_E_DIFF : status;
 }
 
-static int unknown_gpu(const char *name)
-{
-    struct tp_err err = {0};
-    char names[400] = "";
-    size_t count, used = 0;
-    const struct tp_chip *chips = tp_chips(&count);
-    for (size_t i = 0; i < count && used < sizeof names; i++)
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s, ", chips[i].name);
-    tp_err_hint(&err, "known are %sor a compute capability such as sm90", names);
-    tp_fail(&err, TP_E_USAGE, "--gpu '%.200s': there is no such GPU", name);
-    return tp_report_usage("formats", &err);
-}
-
 /* Keeps the offers of formats whose names begin so. */
 static size_t only(struct tp_offer *offers, size_t count, const char *prefix)
 {
@@ -93,13 +88,11 @@ int tp_print_offers(const struct tp_options *o, const char *prefix)
     struct tp_err err = {0};
     struct tp_offer *offers;
     size_t count;
-    enum tp_engine engine = TP_ENGINE_COUNT;
-    unsigned sm = o->gpu ? tp_chip_sm(o->gpu) : 0;
-    if (o->gpu && !sm)
-        return unknown_gpu(o->gpu);
-    if (o->engine)
-        tp_engine_find(o->engine, &engine); /* the table of options knows no others */
-    if (tp_offers(sm, engine, &offers, &count, &err))
+    struct tp_wish wish;
+    enum tp_code code = tp_wish_from(o, &wish, &err);
+    if (code)
+        return code == TP_E_USAGE ? tp_report_usage("formats", &err) : tp_report_error(&err);
+    if (tp_offers(wish.sm, wish.engine, &offers, &count, &err))
         return tp_report_error(&err);
     count = only(offers, count, prefix);
     int status = o->json ? print_json(o, offers, count) : print_text(offers, count);

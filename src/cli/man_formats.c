@@ -1,5 +1,6 @@
 /* The format tables of tilepack-formats(5), in mdoc, from the embedded formats. */
 #include "cli/help.h"
+#include "pack/engine/engine.h"
 #include "pack/format/format.h"
 #include "pack/format/format_keywords.h"
 
@@ -57,6 +58,7 @@ static void put_outputs(FILE *out, const struct tp_format *format)
 void tp_man_formats(FILE *out)
 {
     size_t count;
+    char readers[300];
     const struct tp_format *const *formats = tp_formats(&count);
     for (size_t i = 0; i < count; i++) {
         const struct tp_format *format = formats[i];
@@ -64,8 +66,8 @@ void tp_man_formats(FILE *out)
         tp_mdoc_text(out, format->title, false);
         fputs(".Pp\n", out);
         tp_mdoc_text(out, format->about, false);
-        fprintf(out, ".Pp\n%s:\n", format->input_only ? "Read only" : "Loads in");
-        tp_mdoc_text(out, format->loads_in, false);
+        fprintf(out, ".Pp\n%s:\n", format->input_only ? "Not written; read by" : "Read by");
+        tp_mdoc_text(out, tp_format_readers(format, readers, sizeof readers), false);
         put_params(out, format);
         put_rules(out, "Needs", format->need, format->needs);
         put_rules(out, "The consumer wants", format->want, format->wants);

@@ -79,7 +79,7 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "list the formats, show one with its layouts, or choose one",
         "Everything that this build knows about a format: inputs, settings, outputs, layouts, "
         "constraints and who reads it. NAME is a format or how names begin; --gpu and --engine "
-        "list what loads there, the best first.",
+        "list what is read there, the fastest first.",
         "tilepack formats\n"
         "tilepack formats fp8\n"
         "tilepack formats w4a8-cutlass\n"
@@ -111,6 +111,15 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "tilepack quantizers\n"
         "tilepack quantizers modelopt\n",
         {{"NAME", TP_COMPLETE_NONE, NULL}}, 0, 1, false, NULL},
+    [TP_CMD_ENGINES] = {
+        "engines", "[NAME] [options]",
+        "list who reads what is written, or show what is known of one",
+        "Which formats an engine reads on which GPUs, of which kinds of weights, which sizes it asks "
+        "for, of which models it is known that it refuses or misreads them, and how a checkpoint is "
+        "served.",
+        "tilepack engines\n"
+        "tilepack engines vllm\n",
+        {{"NAME", TP_COMPLETE_ENGINE, NULL}}, 0, 1, false, NULL},
     [TP_CMD_SCHEDULE] = {
         "schedule", "[PATH] --m M[,M...] [options]",
         "print how the consumer's kernel will run on these weights",
@@ -250,6 +259,14 @@ const struct tp_option tp_option_rows[] = {
      .more = "Its forms are tried beside those of 'tilepack quantizers', of which it has no name. Its "
              "keys are those of quantizers/README.md; 'tilepack quantizers NAME --json' prints one to "
              "begin with. At most 1 MiB."},
+    {.name = "engine-file", .value = "FILE", .kind = TP_OPT_LIST,
+     .commands = MAKES | BIT(MERGE) | BIT(COMPARE) | BIT(FORMATS) | BIT(ENGINES) | BIT(VERIFY),
+     .field = FIELD(engine_file), .complete = TP_COMPLETE_PATH,
+     .help = "who reads what is written is in FILE, too; repeatable",
+     .more = "Its rules count beside those of 'tilepack engines', of which it has no name; what one of "
+             "them keeps plain is kept, so that merge and verify --against need the same files. Its keys "
+             "are those of engines/README.md; 'tilepack engines NAME --json' prints one to begin with. "
+             "At most 1 MiB."},
     {.name = "model-file", .value = "FILE", .kind = TP_OPT_STRING, .commands = MODEL,
      .field = FIELD(model_file), .complete = TP_COMPLETE_PATH,
      .help = "take the facts of the model from FILE",
@@ -395,17 +412,29 @@ const struct tp_option tp_option_rows[] = {
      .help = "derive every tensor again from the source and compare"},
 
     /* formats */
+    {.name = "engine", .value = "NAME", .kind = TP_OPT_STRING, .commands = MAKES,
+     .field = FIELD(engine), .complete = TP_COMPLETE_ENGINE,
+     .help = "it has to be read by this engine, else nothing is written (exit status 4)",
+     .more = "'tilepack engines' lists them."},
+    {.name = "gpu", .value = "NAME", .kind = TP_OPT_STRING, .commands = MAKES,
+     .field = FIELD(gpu), .complete = TP_COMPLETE_CHIP,
+     .help = "it has to be served on this GPU, else nothing is written (exit status 4)",
+     .more = "A product such as a100, l40s, 4090, h100 or b200, or a compute capability such as "
+             "sm90. Without --engine any server will do."},
+    {.name = "gpus", .value = "N", .kind = TP_OPT_UNSIGNED, .commands = MAKES, .field = FIELD(gpus),
+     .min = 1, .max = 1024,
+     .help = "it has to be served on so many GPUs that divide each layer (tensor parallel)",
+     .more = "Each has its part of the rows or columns, which has to suit the kernels, too; else "
+             "nothing is written (exit status 4)."},
     {.name = "gpu", .value = "NAME", .kind = TP_OPT_STRING, .commands = BIT(FORMATS),
      .field = FIELD(gpu), .complete = TP_COMPLETE_CHIP,
-     .help = "list what can be served on this GPU, the best first",
+     .help = "list what is read on this GPU, the fastest first",
      .more = "A product such as a100, l40s, 4090, h100 or b200, or a compute capability such as "
              "sm90."},
-    {.name = "engine", .value = "NAME", .kind = TP_OPT_CHOICE, .commands = BIT(FORMATS),
-     .field = FIELD(engine), .complete = TP_COMPLETE_WORDS,
-     .words = "vllm|sglang|trtllm|transformers|kernels",
-     .help = "list what this engine loads, the best first",
-     .more = "'kernels' are the formats for a loader of your own that hands the tensors to a "
-             "library."},
+    {.name = "engine", .value = "NAME", .kind = TP_OPT_STRING, .commands = BIT(FORMATS),
+     .field = FIELD(engine), .complete = TP_COMPLETE_ENGINE,
+     .help = "list what this engine reads, the fastest first",
+     .more = "'tilepack engines' lists them."},
 
     /* compare */
     {.name = "full", .kind = TP_OPT_FLAG, .commands = BIT(COMPARE), .field = FIELD(full),

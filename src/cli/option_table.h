@@ -14,6 +14,7 @@
 #define TP_COMMANDS(X) \
     X(CONVERT, convert) X(PLAN, plan) X(DUMP, dump) X(VERIFY, verify) X(UNPACK, unpack) \
     X(DIFF, diff) X(FORMATS, formats) X(COMPARE, compare) X(MODELS, models) X(QUANTIZERS, quantizers) \
+    X(ENGINES, engines) \
     X(SCHEDULE, schedule) X(BENCH, bench) X(PROVE, prove) X(MERGE, merge) \
     X(DIGEST, digest) X(HELP, help) X(COMPLETIONS, completions) X(MAN_OPTIONS, man_options)
 
@@ -46,7 +47,7 @@ struct tp_options {
     const char *stacks;     /* "enk", "ekn"; NULL: as sizes and names tell */
     const char *merged;     /* "keep", "convert" */
     const char *plain;      /* "keep", "convert" */
-    struct tp_strings set, include, exclude, format_file, quantizer_file;
+    struct tp_strings set, include, exclude, format_file, quantizer_file, engine_file;
     struct tp_strings copy; /* globs of files that go along */
     bool no_stack, strict, follow_links, requantize, weights_only, dry_run, force, discard;
     const char *if_exists;  /* "skip", "fail", "replace"; NULL: compare */
@@ -82,8 +83,9 @@ struct tp_options {
     /* prove; m as above */
     bool tune, write;
 
-    /* formats; gpu as above */
-    const char *engine; /* a name of pack/format/serve.h */
+    /* formats, convert, plan; gpu as above */
+    const char *engine;
+    unsigned gpus; /* tensor-parallel ranks, 0 = not given */
 
     /* compare, dump */
     struct tp_strings compared; /* --to of compare */
@@ -111,6 +113,7 @@ enum tp_complete {
     TP_COMPLETE_FORMAT,  /* a format that can be written */
     TP_COMPLETE_ANY_FORMAT,
     TP_COMPLETE_MODEL,   /* a file of models */
+    TP_COMPLETE_ENGINE,  /* one of engines */
     TP_COMPLETE_SETTING, /* key=value of the format that --to names */
     TP_COMPLETE_TENSOR,  /* of the checkpoint that is the operand before */
     TP_COMPLETE_COMMAND,

@@ -92,10 +92,11 @@ static void put_others(struct tp_writer *w, const struct tp_plan *plan, bool lef
             put_names(w, &plan->ckpt->others[i], 1);
 }
 
-int tp_plan_print_json(const struct tp_plan *plan)
+int tp_plan_print_json(const struct tp_plan *plan, const struct tp_serving *serving)
 {
     struct tp_writer w;
     tp_json_open(&w);
+    tp_serving_put(&w, serving);
     tp_write(&w, tp_num("bytes_in", plan->bytes_in), tp_num("bytes_out", plan->bytes_out),
              tp_list("files", plan->file_count, put_file, plan));
     put_model(&w, &plan->weights->facts);

@@ -284,29 +284,6 @@ static void warn_card(const struct tp_plan *plan)
                     "written", TP_CARD_NAME, TP_CARD_MAX_BYTES >> 20);
 }
 
-static bool concerns(const struct tp_model_limit *limit, const struct tp_unit *unit)
-{
-    const struct tp_format *format = unit->form->format;
-    return format &&
-           (!limit->formats || tp_word_of(format->name, limit->format, limit->formats) >= 0) &&
-           (!limit->experts || unit->form->rank == 3 || strstr(unit->name, ".experts."));
-}
-
-/* What readers are known to refuse or to misread of what is written. */
-static void warn_limits(const struct tp_plan *plan)
-{
-    const struct tp_model_facts *facts = &plan->weights->facts;
-    for (size_t m = 0; m < facts->count && !plan->restores; m++)
-        for (size_t i = 0; i < facts->model[m]->limits; i++) {
-            const struct tp_model_limit *limit = &facts->model[m]->limit[i];
-            size_t u = 0;
-            while (u < plan->unit_count && !concerns(limit, &plan->units[u]))
-                u++;
-            if (u < plan->unit_count)
-                tp_warn("%s: %s", limit->reader, limit->says);
-        }
-}
-
 /* A guess that a reader would correct, where a file of the model would not be one. */
 static void warn_unknown(const struct tp_plan *plan)
 {
@@ -329,7 +306,6 @@ void tp_plan_warn(const struct tp_plan *plan)
     warn_card(plan);
     warn_unweighted(plan);
     warn_unknown(plan);
-    warn_limits(plan);
     for (size_t u = 0; u < plan->unit_count; u++) {
         const char *warning = plan->units[u].form->warning;
         size_t i = 0, same = 0;

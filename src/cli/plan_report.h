@@ -3,12 +3,12 @@
 #define TP_CLI_PLAN_REPORT_H
 
 #include "cli/options.h"
-#include "cli/writer.h"
+#include "cli/served_report.h"
 #include "pack/plan/unit/plan.h"
 
 /* As text, or as one JSON object. Return the exit status. */
 int tp_plan_print(const struct tp_plan *plan, const struct tp_options *o);
-int tp_plan_print_json(const struct tp_plan *plan);
+int tp_plan_print_json(const struct tp_plan *plan, const struct tp_serving *serving);
 
 /* One line per distinct warning and per kept weight that was asked for. */
 void tp_plan_warn(const struct tp_plan *plan);

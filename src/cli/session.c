@@ -2,11 +2,13 @@
 #include "cli/session.h"
 
 #include "base/suffix.h"
+#include "pack/engine/engine.h"
 #include "pack/quantizer/quantizer.h"
 #include "pack/os/os.h"
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -50,7 +52,48 @@ enum tp_code tp_read_facts(const struct tp_options *o, struct tp_err *err)
         code = read_facts(o->format_file.item[i], "formats", tp_format_add, err);
     for (size_t i = 0; i < o->quantizer_file.count && !code; i++)
         code = read_facts(o->quantizer_file.item[i], "quantizers", tp_quantizer_add, err);
+    for (size_t i = 0; i < o->engine_file.count && !code; i++)
+        code = read_facts(o->engine_file.item[i], "engines", tp_engine_add, err);
     return code;
+}
+
+/* The error of a name that is none of some, which the hint lists. */
+static enum tp_code unknown(const char *option, const char *name, const char *what,
+                            const char *(*at)(size_t), const char *more, struct tp_err *err)
+{
+    char names[500] = "";
+    size_t used = 0;
+    for (size_t i = 0; at(i) && used < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", at(i));
+    tp_err_hint(err, "known are %s%s", names, more);
+    return tp_fail(err, TP_E_USAGE, "--%s '%.200s': there is no such %s", option, name, what);
+}
+
+static const char *chip_at(size_t i)
+{
+    size_t count;
+    const struct tp_chip *chips = tp_chips(&count);
+    return i < count ? chips[i].name : NULL;
+}
+
+static const char *engine_at(size_t i)
+{
+    size_t count;
+    const struct tp_engine *const *engines = tp_engines(&count);
+    return i < count ? engines[i]->name : NULL;
+}
+
+enum tp_code tp_wish_from(const struct tp_options *o, struct tp_wish *wish, struct tp_err *err)
+{
+    enum tp_code code = tp_engines_check(err);
+    *wish = (struct tp_wish){.sm = o->gpu ? tp_chip_sm(o->gpu) : 0, .ranks = o->gpus};
+    if (code)
+        return code;
+    if (o->gpu && !wish->sm)
+        return unknown("gpu", o->gpu, "GPU", chip_at, ", or a compute capability such as sm90", err);
+    if (o->engine && !(wish->engine = tp_engine_find(o->engine)))
+        return unknown("engine", o->engine, "engine", engine_at, "", err);
+    return TP_OK;
 }
 
 enum tp_code tp_request_choice(const struct tp_options *o, struct tp_request *request,

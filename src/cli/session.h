@@ -4,6 +4,7 @@
 #define TP_CLI_SESSION_H
 
 #include "cli/source_open.h"
+#include "pack/plan/file/served.h"
 #include "pack/plan/unit/plan.h"
 #include "pack/plan/unit/request.h"
 
@@ -17,8 +18,12 @@ enum tp_code tp_request_facts(const struct tp_options *o, struct tp_request *req
 /* The same, and what --include and --exclude say. */
 enum tp_code tp_request_choice(const struct tp_options *o, struct tp_request *request,
                                struct tp_err *err);
-/* Reads the formats of --format-file, before anything asks for a format. */
+/* Reads the files of --format-file, --quantizer-file and --engine-file, before anything asks for
+ * what stands in such. */
 enum tp_code tp_read_facts(const struct tp_options *o, struct tp_err *err);
+
+/* What --engine, --gpu and --gpus say. TP_E_USAGE for what is not known. */
+enum tp_code tp_wish_from(const struct tp_options *o, struct tp_wish *wish, struct tp_err *err);
 
 /* The request that --to or --recipe, --set, --include, ... make; options.c saw to it that
  * they go together. A file of importance is not opened yet. */

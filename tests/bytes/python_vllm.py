@@ -284,8 +284,9 @@ def refusals(t, work):
     t.check("the model asks for [8, 1024, 256]" in
             refused(support.check_boxes, "x", box, {"w13": (8, 1024, 256)}),
             "refused: another model")
-    said = {fmt for fmt in tp.formats() if "requires" in tp.format_facts(fmt)}
-    t.check(said == set(support.SUPPORTED), f"formats that require the plugin: {said}")
+    engine = json.loads(tool.run("engines", "vllm-tilepack", "--json").stdout)["engines"][0]
+    said = {fmt for row in engine["reads"] for fmt in row["formats"]}
+    t.check(said == set(support.SUPPORTED), f"formats that the plugin reads: {said}")
     t.check(issubclass(Refused, tp.Error) and not issubclass(Refused, ValueError),
             "a refusal is an Error, and no ValueError, which vLLM would wrap")
 

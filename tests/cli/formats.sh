@@ -20,8 +20,8 @@ fail() {
 sed '1d; /^$/,$d; s/ .*//' list >listed
 for file in "$root"/formats/*.json; do basename "$file" .json; done | LC_ALL=C sort >files
 cmp -s listed files || fail "listed and there: $(diff listed files)"
-[[ $(head -n 1 list) =~ ^'name '+'loads in '+'what it is'$ ]] || fail "heading: $(head -n 1 list)"
-grep -q '^w4a8-ct   *vLLM, transformers (unchanged)   *int4 weights in groups of 128' list ||
+[[ $(head -n 1 list) =~ ^'name '+'read by '+'what it is'$ ]] || fail "heading: $(head -n 1 list)"
+grep -q '^w4a8-ct   *vLLM, transformers   *int4 weights in groups of 128' list ||
     fail 'w4a8-ct is not described'
 
 # One format in full.
@@ -31,7 +31,7 @@ mxfp8-torchao3d: MXFP8 of (E,N,K) experts in blocks of 32 along N, column-major,
 torchao's mxfp8_quantize_cuda_3d: codes with strides (N*K,1,N), stored as
 [E,K,N]; the scale matrix of an expert has K rows and N/32 columns.
 
-loads in      torchao grouped GEMM
+read by       callers of torchao
 source        torchao 36027d82
 codec         mxfp8, a scale for each block of 32x1 (n x k)
 experts       stacked: w13_ = [gate; up] along N, and w2_ (--no-stack: apart)
@@ -98,17 +98,19 @@ sed '1d; /^$/,$d; s/ .*//' out | cmp -s - <(grep '^fp8' files) || fail "FP8 list
 [[ $("$program" formats fp8 --json | jq -r '.formats[].name') == "$(grep '^fp8' files)" ]] ||
     fail 'fp8 --json lists others'
 
-# What loads where. The order is by engine or not, speed, error and size.
+# What is read where. The order is by who loads it, speed, bits and name: no figure compares the errors
+# of uniform codes with those of floating ones.
 cat >wanted <<'TEXT'
-format engine bits SNR dB speed GPUs how
-fp8-ct vllm 8.001 31.6 native sm89+ vllm serve DST
-fp8-deepseek vllm 8.002 31.6 native sm89+ vllm serve DST
-fp8-dynamic-ct vllm 8.004 31.7 native sm89+ vllm serve DST
-w4a8-ct vllm 4.125 18.4 native sm90 vllm serve DST
+format engine bits speed takes GPUs how
+w4a8-ct vllm 4.125 native linear, experts, head sm90 vllm serve DST
+fp8-ct vllm 8.001 native linear, experts, head sm89+ vllm serve DST
+fp8-deepseek vllm 8.002 native linear, experts, head sm89+ vllm serve DST
+fp8-dynamic-ct vllm 8.004 native linear, experts, head sm89+ vllm serve DST
+int8-ct vllm 8.004 native linear, experts, head sm80 sm86 sm89 sm90 vllm serve DST
 TEXT
 for gpu in h100 sm90 h20; do
     "$program" formats --gpu $gpu --engine vllm >out || fail "--gpu $gpu"
-    grep -E '^(format|fp8-(ct|deepseek|dynamic-ct)|w4a8-ct) ' out | tr -s ' ' |
+    grep -E '^(format|fp8-(ct|deepseek|dynamic-ct)|w4a8-ct|int8-ct) ' out | tr -s ' ' |
         diff -u wanted - ||
         fail "what vLLM loads on $gpu is another"
 done
@@ -124,10 +126,12 @@ for gpu in h101 sm9 sm90+ 'sm90 '; do
     [[ $? == 2 && $(head -n 1 err) == "tilepack formats: --gpu '$gpu': there is no such GPU" ]] ||
         fail "--gpu '$gpu': $(cat out err)"
 done
-checked=$((checked + 12))
+"$program" formats --engine vlm >out 2>err
+[[ $? == 2 && $(head -n 1 err) == "tilepack formats: --engine 'vlm': there is no such engine" ]] ||
+    fail "--engine vlm: $(cat out err)"
+checked=$((checked + 13))
 
-# Bits and errors are those of docs/quality.md, engines those that "loads_in" names, and in
-# every engine a GPU has one row for a format.
+# Bits are those of docs/quality.md, and in every engine a GPU has one row for a format.
 "$program" formats --engine vllm --json >/dev/null || fail '--engine vllm --json'
 "${PYTHON:-python3}" - "$root" "$program" <<'PYTHON' || fail 'offers contradict other facts'
 import json, re, subprocess, sys
@@ -138,27 +142,25 @@ for line in page.splitlines():
     cells = [cell.strip() for cell in line.split("|")]
     names = re.findall("`([a-z0-9-]+)`(?=,|$)", cells[2]) if len(cells) > 4 else []
     for name in names:  # formats of the same values share a row; its bits are those of the first
-        measured[name] = float(cells[3]) if name == names[0] else None, float(cells[4].split()[0])
+        measured[name] = float(cells[3]) if name == names[0] else None
 def offers(*words):
     out = subprocess.run([program, "formats", "--json", *words], capture_output=True).stdout
     return json.loads(out)["offers"]
-titles = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM", "transformers": "transformers"}
-formats = {f["name"]: f for f in json.loads(
-    subprocess.run([program, "formats", "--json"], capture_output=True).stdout)["formats"]}
+engines = json.loads(subprocess.run([program, "engines", "--json"], capture_output=True).stdout)["engines"]
 seen, compared = set(), 0
 for gpu in "a100", "l40s", "h100", "b200", "5090":
     rows = offers("--gpu", gpu)
     pairs = [(row["format"], row["engine"]) for row in rows]
     assert len(set(pairs)) == len(pairs), gpu
     seen |= set(pairs)
-for engine in [*titles, "kernels"]:
-    for row in offers("--engine", engine):
-        assert (row["format"], engine) in seen, row
-        assert engine == "kernels" or titles[engine] in formats[row["format"]]["loads_in"], row
-        if row["format"] in measured:
-            bits, snr = measured[row["format"]]
-            assert bits is None or abs(row["bits"] - bits) < 0.002, row
-            assert abs(row["snr_db"] - snr) < 0.06, row
+for engine in engines:
+    rows = offers("--engine", engine["name"])
+    assert rows, engine["name"]
+    for row in rows:
+        assert (row["format"], engine["name"]) in seen, row
+        assert any(row["format"] in r["formats"] and row["gpus"] == r["gpus"] for r in engine["reads"]), row
+        if measured.get(row["format"]) is not None:
+            assert abs(row["bits"] - measured[row["format"]]) < 0.002, row
             compared += 1
 assert compared > 15, compared
 PYTHON
@@ -173,7 +175,7 @@ sed -n 's/^  hint: there are //p' err | sed 's/([^)]*)//g' | tr -d ' ' | tr , '\
 "$program" formats --json |
     jq -r '.formats[] | select(.input_only | not) | .name | select(startswith("nvfp4"))' >written
 LC_ALL=C sort hinted | cmp -s - written || fail "--to nvfp4 names others: $(cat err)"
-for engine in vllm sglang trtllm transformers; do
+for engine in $("$program" engines --json | jq -r '.engines[] | select(.kind != "kernels") | .name'); do
     "$program" formats --engine $engine --json | jq -r '.offers[].format'
 done | LC_ALL=C sort -u | grep ^nvfp4 >loaded
 [[ $(head -n "$(grep -c . loaded)" hinted | LC_ALL=C sort) == "$(cat loaded)" ]] ||
@@ -200,7 +202,7 @@ def shown(*words):
 plain = subprocess.run([sys.argv[1], "formats"], capture_output=True, text=True).stdout
 lines = shown("formats")
 assert max(map(len, lines)) <= 80 and not any("..." in line for line in lines), lines
-at = [lines[0].index(title) for title in ("name", "loads in", "what it is")]
+at = [lines[0].index(title) for title in ("name", "read by", "what it is")]
 def cells(start): # the words of a row's cells, over all its lines
     rows, wide = {}, at + [None]
     for line in lines[1:lines.index("")]:
@@ -209,7 +211,7 @@ def cells(start): # the words of a row's cells, over all its lines
             rows.setdefault((name, i), []).extend(line[wide[i]:wide[i + 1]].split())
     return rows
 folded = cells(at)
-wide = [plain.index("loads in"), plain.index("what it is")]
+wide = [plain.index("read by"), plain.index("what it is")]
 for line in plain.split("\n\n")[0].splitlines()[1:]:
     name = line.split()[0]
     assert folded[name, 1] == line[wide[0]:wide[1]].split(), name
@@ -231,21 +233,23 @@ status=$?
 
 # docs/serving.md has every format that stock engines do not load: in the table of those that are
 # served, as the plugin's own table says, or in that of those without a path.
-"${PYTHON:-python3}" - "$root" <<'PYTHON' || fail 'docs/serving.md or rows of "serve" say other than the plugin'
+"${PYTHON:-python3}" - "$root" <<'PYTHON' || fail 'docs/serving.md or the engine say other than the plugin'
 import glob, json, re, sys
 root = sys.argv[1]
 sys.path.insert(0, f"{root}/python")
 from tilepack_llm.vllm.support import SUPPORTED
 ready = set()
-rows_take = {} # {format: what its row of the plugin takes}
+rows_take = {} # {format: what the plugin's engine takes of it}
 for path in glob.glob(f"{root}/formats/*.json"):
     with open(path) as f:
         fmt = json.load(f)
     if not fmt.get("config") and not fmt.get("input_only"):
         ready.add(fmt["name"])
-    for row in fmt.get("serve", ()):
-        if row["versions"].endswith("with tilepack-llm"):
-            rows_take[fmt["name"]] = (row.get("linear", True), row.get("experts", True))
+with open(f"{root}/engines/vllm-tilepack.json") as f:
+    for row in json.load(f)["reads"]:
+        for name in row["formats"]:
+            was = rows_take.get(name, (False, False))
+            rows_take[name] = tuple(a or b in row["takes"] for a, b in zip(was, ("linear", "experts")))
 def rows(text, names_at): # {format: the cells behind its own}
     cells = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("| ")]
     return {name: [cell.strip() for cell in row[names_at + 1:]]

@@ -28,7 +28,7 @@ check 'docs/models.md' "$PYTHON" "$root/scripts/models_md.py" "$TILEPACK" --chec
 "$PYTHON" "$root/samples/gen_checkpoint.py" "$work/src" --layers 1 --hidden 256 --inter 256 \
     --heads 2 --kv-heads 2 --head-dim 128 --vocab 64 --quiet || exit 1
 cat >"$work/own.json" <<'TEXT'
-{"name": "own", "title": "mine", "checked": "by me", "source": ["me"], "model_type": ["mine"],
+{"name": "own", "title": "mine", "source": ["me"], "model_type": ["mine"],
  "keep": [{"modules": ["self_attn.*"], "why": "I say so"}]}
 TEXT
 answers 'its reason is given' 0 'I say so' \

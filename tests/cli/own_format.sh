@@ -12,7 +12,6 @@ cat >"$work/own.json" <<'EOF'
   "version": 1,
   "title": "FP8 e4m3 in tiles of 8x16, one fp32 scale to a row",
   "about": "A test: each warp reads 128 bytes that follow each other.",
-  "loads_in": "a test",
   "source": "a test",
   "codec": "fp8",
   "block": [1, 0],
@@ -100,7 +99,7 @@ refuse "shape against layout" 's|"N/8", "K/16", "128"|"N/8", "K/16", "64"|' \
     '"shape" and "dtype" of "weight_tiles" are'
 refuse "dtype against layout" 's/"dtype": "F32"/"dtype": "BF16"/' \
     '"shape" and "dtype" of "weight_scale" are'
-for key in name title about loads_in source version experts codec block; do
+for key in name title about source version experts codec block; do
     refuse "without $key" "/^  \"$key\"/d" "\"$key\" is"
 done
 refuse "another word for experts" 's/"stack"/"stacked"/' "\"experts\" is 'stacked'"

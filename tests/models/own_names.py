@@ -12,7 +12,7 @@ sys.path.insert(1, os.path.join(HERE, "..", "lib"))
 import stfile  # noqa: E402
 import tool  # noqa: E402
 
-OWN = {"name": "own", "title": "mine", "checked": "by me", "source": ["me"],
+OWN = {"name": "own", "title": "mine", "source": ["me"],
        "model_type": ["mine"],
        "experts": [{"gate": "wg", "up": "wu", "down": "wd"}],
        "parallel": [{"modules": ["mix_in$", "wg$", "wu$"], "cut": "N"},

@@ -25,7 +25,7 @@ MODELS_PYTHON=${MODELS_PYTHON:-$(sh "$root/scripts/venv.sh" "$build" torch)} || 
 export HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES=''
 FORMATS='w4a8-ct fp8-deepseek fp8-ct mxfp8-ct mxfp4-ct nvfp4-ct'
 
-files=$root/models
+files=$root/engines/vllm.json
 [ $# -eq 0 ] || files=
 "$MODELS_PYTHON" -W ignore "$here/make.py" "$work/zoo" "$@" 2>"$work/make.log" |
     sed -n 's/^@//p' >"$work/made"

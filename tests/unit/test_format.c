@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "pack/api/tilepack.h"
+#include "pack/engine/gpu.h"
 #include "pack/format/format.h"
 #include "pack/format/format_parse.h"
 #include "pack/text/embedded.h"
@@ -327,39 +328,16 @@ static void bad_words_are_refused(void **state)
         refused("w4a8-cutlass", edits[i][0], edits[i][1], edits[i][2]);
 }
 
-static void bad_rows_of_serve_are_refused(void **state)
+/* What readers do stands in engines/. */
+static void former_keys_are_refused(void **state)
 {
     (void)state;
-    static const char row[] = "is not {\"engine\", \"versions\"";
-    static const char *const edits[][3] = {
-        {"\"engine\": \"vllm\"", "\"engine\": \"vlm\"", row},
-        {"\"engine\": \"vllm\"", "\"motor\": \"vllm\"", row},
-        {"\"speed\": \"native\"", "\"speed\": \"fast\"", row},
-        {"\"speed\": \"native\"", "\"speed\": \"native\", \"more\": 1", row},
-        {"\"line\": \"vllm serve DST\"", "\"line\": 7", row},
-        {"\"speed\": \"native\"", "\"speed\": \"native\", \"experts\": true", "which is false"},
-        {"\"speed\": \"native\"", "\"speed\": \"native\", \"linear\": 0", "which is false"},
-        {"\"speed\": \"native\"", "\"speed\": \"native\", \"linear\": false, "
-         "\"experts\": false", "may have one of"},
-        {"\"speed\": \"native\"", "\"experts\": false", row},
-        {"[\"sm90\"]", "[]", row},
-        {"[\"sm90\"]", "[\"sm9\"]", "'sm9', which is neither"},
-        {"[\"sm90\"]", "[\"sm90++\"]", "'sm90++', which is neither"},
-        {"[\"sm90\"]", "[\"h100\"]", "'h100', which is neither"},
-        {"[\"sm90\"]", "[90]", "'no string', which is neither"},
-        {"\"snr_db\": 18", "\"snr_db\": -18", "no number of dB"},
-    };
-    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++)
-        refused("w4a8-ct", edits[i][0], edits[i][1], edits[i][2]);
-}
-
-/* Only a kernel-ready format requires a package, by name. */
-static void bad_packages_are_refused(void **state)
-{
-    (void)state;
-    refused("w4a8-cutlass", "\"requires\": \"tilepack-llm[vllm]\"", "\"requires\": true",
-            "\"requires\" is no text");
-    refused("w4a8-ct", "\"snr_db\"", "\"requires\": \"x\", \"snr_db\"", "stands beside \"config\"");
+    static const char *const keys[] = {"loads_in", "serve", "requires", "snr_db"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char edit[80];
+        snprintf(edit, sizeof edit, "\"%s\": \"x\", \"codec\"", keys[i]);
+        refused("w4a8-ct", "\"codec\"", edit, "is no key of a format any more: who reads what stands in engines/");
+    }
 }
 
 /* Who plans a kernel for a GPU can ask what is served on it. */
@@ -381,7 +359,7 @@ int main(void)
         cmocka_unit_test(embedded_formats_are_valid), cmocka_unit_test(settings_change_the_operation),
         cmocka_unit_test(granules_embed),             cmocka_unit_test(shapes_invert),
         cmocka_unit_test(shapes_hold_their_layouts),
-        cmocka_unit_test(bad_rows_of_serve_are_refused), cmocka_unit_test(bad_packages_are_refused),
+        cmocka_unit_test(former_keys_are_refused),
         cmocka_unit_test(gpus_of_schedules_are_known),
         cmocka_unit_test(bad_files_are_refused),      cmocka_unit_test(bad_factors_are_refused),
         cmocka_unit_test(bad_zero_points_are_refused),

@@ -187,26 +187,26 @@ static void strict(void **state)
         {"{\"name\": \"x\"}", "\"title\" is missing"},
         {"{\"name\": 1}", "\"name\" is no text"},
         {"{\"nam\": \"x\"}", "\"nam\" is an unknown key"},
-        {"{\"name\": \"x\", \"title\": \"x\", \"checked\": \"x\", \"source\": [\"x\"]}", "\"model_type\" is missing"},
-        {"{\"name\": \"x\", \"title\": \"x\", \"checked\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
+        {"{\"name\": \"x\", \"title\": \"x\", \"source\": [\"x\"]}", "\"model_type\" is missing"},
+        {"{\"name\": \"x\", \"title\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
          "\"keep\": [{\"modules\": [\"a\"], \"why\": \"x\"}, {\"modules\": [\"a..b\"], \"why\": \"x\"}]}",
          "keep[1]: \"modules\" holds something that is no module's name"},
-        {"{\"name\": \"x\", \"title\": \"x\", \"checked\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
+        {"{\"name\": \"x\", \"title\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
          "\"stacks\": [{\"name\": \"a.b\", \"holds\": \"up\"}]}",
          "stacks[0]: \"holds\" is no known word"},
-        {"{\"name\": \"x\", \"title\": \"x\", \"checked\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
+        {"{\"name\": \"x\", \"title\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
          "\"parallel\": [{\"modules\": [\"a$\"], \"cut\": \"n\"}]}",
          "parallel[0]: \"cut\" is no known word"},
-        {"{\"name\": \"x\", \"title\": \"x\", \"checked\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
+        {"{\"name\": \"x\", \"title\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
          "\"parallel\": [{\"modules\": [\"a$\"], \"cut\": \"K\", \"rows\": \"qkv\"}]}",
          "parallel[0]: \"rows\" is an unknown key"},
-        {"{\"name\": \"x\", \"title\": \"x\", \"checked\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
+        {"{\"name\": \"x\", \"title\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
          "\"experts\": [{\"gate\": \"a\", \"up\": \"b.c\", \"down\": \"d\"}]}",
          "experts[0]: \"up\" is no segment of a name"},
-        {"{\"name\": \"x\", \"title\": \"x\", \"checked\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
+        {"{\"name\": \"x\", \"title\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
          "\"experts\": [{\"gate\": \"a\", \"up\": \"b\", \"down\": \"a\"}]}",
          "experts[0]: \"down\" is called as another of the matrices"},
-        {"{\"name\": \"x\", \"title\": \"x\", \"checked\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
+        {"{\"name\": \"x\", \"title\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
          "\"keep\": [{\"modules\": [\"a\"], \"why\": \"x\", \"linear\": 1}]}",
          "keep[0]: \"linear\" is neither true nor false"},
     };

@@ -6,7 +6,6 @@
 #define TP_PACK_FORMAT_H
 
 #include "kernels/op/kernel.h"
-#include "pack/format/serve.h"
 
 #include <jansson.h>
 
@@ -96,7 +95,7 @@ enum tp_activations {
 enum tp_activations tp_activations_of(const json_t *group);
 
 struct tp_format {
-    const char *name, *title, *about, *loads_in, *source;
+    const char *name, *title, *about, *source;
     int version;
     bool input_only;        /* read, never written (gptq, awq, ...) */
     struct tp_op op;        /* with default parameters */
@@ -105,12 +104,6 @@ struct tp_format {
     struct tp_param param[TP_MAX_PARAMS];
     uint32_t needs, wants;  /* bytes undefined otherwise / the consumer wants more */
     struct tp_shape_rule need[TP_MAX_RULES], want[TP_MAX_RULES];
-    uint32_t serves;        /* rows of "serve"; none: nothing is known */
-    struct tp_serve serve[TP_MAX_SERVES];
-    double snr_db;          /* typical signal to noise of a weight, in dB; 0: not known */
-    uint64_t merged_rows;   /* of parts that its reader merges, but for the last: multiples of
-                               this, or 0 */
-    const char *merged_why; /* who says so */
     enum tp_experts experts;
     enum tp_rows rows;      /* of weights that hold gate and up */
     bool keeps_interleaved; /* where rows of gate and up are interleaved in the source, they stay
@@ -122,8 +115,6 @@ struct tp_format {
     bool is_bias;           /* it is the `bias` of another one */
     struct tp_format_inputs inputs;
     const json_t *config;   /* "config" of the file, or NULL */
-    const char *package; /* "requires" of the file: the Python package with which an
-                               engine loads it, or NULL */
     const char *separator;  /* between a weight's name and the suffixes: "." if not given */
     uint32_t bits;          /* of a code, as config.json would say it */
     uint64_t group;         /* with any group size: the value of G or TP_GROUP_ROW, else 0 */

@@ -32,21 +32,21 @@ static const struct keys output_keys[] = {
     {NULL, 0}};
 static const struct keys input_keys[] = {
     {"suffix", 0}, {"shape", 0}, {"over", 0}, {"range", 0}, {"why", 0}, {NULL, 0}};
-static const struct keys merged_keys[] = {{"multiple", 0}, {"why", 0}, {NULL, 0}};
 static const struct keys config_keys[] = {{"quant_method", 0}, {"format", 0}, {"group", 0},
                                           {"inputs", 0},       {"kept", 0},   {"fields", 0},
                                           {NULL, 0}};
-/* "set", "let" and "serve" are their readers', and strict. */
-static const struct keys same[] = {{NULL, 0}}; /* as in the file itself */
+/* "set" and "let" are their readers', and strict. */
+static const struct keys same[] = {{NULL, 0}};  /* as in the file itself */
+static const struct keys moved[] = {{NULL, 0}}; /* of former files */
 static const struct keys file_keys[] = {
     {"name", 0},          {"version", 0},     {"title", 0},
-    {"about", 0},         {"loads_in", 0},    {"source", 0},
-    {"serve", 0},         {"requires", 0},    {"snr_db", 0},
+    {"about", 0},         {"source", 0},      {"loads_in", moved},
+    {"serve", moved},     {"requires", moved}, {"snr_db", moved},
     {"input_only", 0},    {"codec", 0},       {"block", 0},
     {"set", 0},           {"let", 0},         {"table", 0},
     {"rows", 0},          {"in_turn", 0},     {"experts", 0},
     {"joint", 0},         {"params", param_keys}, {"needs", rule_keys},
-    {"wants", rule_keys}, {"merged", merged_keys}, {"inputs", input_keys},
+    {"wants", rule_keys}, {"merged", moved}, {"inputs", input_keys},
     {"outputs", output_keys}, {"config", config_keys},
     {"gated", same},      {"up", same},       {"down", same},
     {"down_ungated", same}, {"wide", same},   {"bias", same},
@@ -79,6 +79,9 @@ static enum tp_code check_object(const json_t *json, const struct keys *keys, co
             return *whose ? tp_fail(err, TP_E_INPUT, "\"%.80s\" of \"%s\" is no known key", key,
                                     whose)
                           : tp_fail(err, TP_E_INPUT, "\"%.80s\" is no known key", key);
+        if (known->of == moved)
+            return tp_fail(err, TP_E_INPUT, "\"%s\" is no key of a format any more: who reads what "
+                           "stands in engines/", key);
         const struct keys *of = known->of == same ? file_keys : known->of;
         enum tp_code code = of ? check_value(value, of, known->name, err) : TP_OK;
         if (code)

@@ -211,17 +211,6 @@ static void parse_source(const json_t *json, struct tp_format *format)
     format->bits = tp_codecs[format->op.codec].bits;
 }
 
-static enum tp_code parse_merged(const json_t *json, struct tp_format *format, struct tp_err *err)
-{
-    const json_t *merged = json_object_get(json, "merged");
-    json_int_t rows = json_integer_value(json_object_get(merged, "multiple"));
-    format->merged_why = json_string_value(json_object_get(merged, "why"));
-    format->merged_rows = rows > 0 ? (uint64_t)rows : 0;
-    return !merged || (rows > 0 && format->merged_why)
-               ? TP_OK
-               : tp_fail(err, TP_E_INPUT, "\"merged\" lacks \"multiple\" or \"why\"");
-}
-
 /* One letter of "let": its own number, 0 where there is none, or `wanted` in its place. */
 static enum tp_code parse_size(json_t *json, const char *letter, uint64_t wanted, uint64_t *size,
                                struct tp_err *err)
@@ -316,7 +305,6 @@ static enum tp_code parse_facts(const json_t *json, struct tp_format *format, st
     if ((code = tp_format_text(json, "name", "", &format->name, err)) ||
         (code = tp_format_text(json, "title", "", &format->title, err)) ||
         (code = tp_format_text(json, "about", "", &format->about, err)) ||
-        (code = tp_format_text(json, "loads_in", "", &format->loads_in, err)) ||
         (code = tp_format_text(json, "source", "", &format->source, err)))
         return code;
     if (!version || json_integer_value(version) < 1 || json_integer_value(version) > INT32_MAX)
@@ -365,28 +353,6 @@ void tp_format_close(struct tp_format *format)
     memset(format, 0, sizeof *format);
 }
 
-/* Stock engines load what has a config, so that nothing else is needed. */
-static enum tp_code parse_requires(const json_t *json, struct tp_format *format,
-                                   struct tp_err *err)
-{
-    const json_t *package = json_object_get(json, "requires");
-    format->package = json_string_value(package);
-    return !package || (format->package && !format->config && !format->input_only)
-               ? TP_OK
-               : tp_fail(err, TP_E_INPUT, "\"requires\" is no text, or stands beside \"config\"");
-}
-
-/* What helps to choose: where it is served, and how near it comes. */
-static enum tp_code parse_choosing(const json_t *json, struct tp_format *format,
-                                   struct tp_err *err)
-{
-    const json_t *snr = json_object_get(json, "snr_db");
-    format->snr_db = json_number_value(snr);
-    if (snr && !(format->snr_db > 0 && format->snr_db < 200))
-        return tp_fail(err, TP_E_INPUT, "\"snr_db\" is no number of dB");
-    return tp_serve_parse(json_object_get(json, "serve"), format->serve, &format->serves, err);
-}
-
 /* Of integers only, and where it is a product with a scale, for the same block. */
 static enum tp_code check_zero(const struct tp_op *op, int scale, struct tp_err *err)
 {
@@ -417,9 +383,7 @@ static enum tp_code parse_all(json_t *json, const struct tp_format_as *as,
                             err)) ||
         (code = parse_rules(json_object_get(json, "wants"), format, format->want, &format->wants,
                             err)) ||
-        (code = parse_choosing(json, format, err)) ||
-        (code = parse_requires(json, format, err)) ||
-        (code = parse_merged(json, format, err)) || (code = parse_inputs(json, format, err)))
+        (code = parse_inputs(json, format, err)))
         return code;
     int scale = tp_op_find(&format->op, TP_ROLE_SCALE);
     bool e5m3 = scale >= 0 && format->op.out[scale].element == TP_ELEM_E5M3;
@@ -468,7 +432,7 @@ static enum tp_code parse_variants(const struct tp_format_as *as, struct tp_form
 /* What a bias has of its weight's format; all else is in "bias". */
 static json_t *bias_json(const json_t *json)
 {
-    static const char *const common[] = {"name", "version", "title", "about", "loads_in", "source",
+    static const char *const common[] = {"name", "version", "title", "about", "source",
                                          "experts", "rows", "in_turn"};
     json_t *bias = json_pack("{s:s,s:[i,i]}", "codec", "float", "block", 1, 1);
     for (size_t i = 0; i < sizeof common / sizeof *common; i++)

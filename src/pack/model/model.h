@@ -73,22 +73,10 @@ struct tp_model_expert {
     const char *matrix[TP_EXPERT_MATRICES]; /* the gate may be NULL: there is none */
 };
 
-/* What a reader is known to refuse or to misread. */
-struct tp_model_limit {
-    const char *reader;
-    const char **format; /* names of formats; none: every one */
-    size_t formats;
-    bool experts;        /* only where experts are converted */
-    const char *says;
-};
-
 struct tp_model {
     const char *name, *title;
-    const char *checked; /* what was done to see that this is right */
     const char **source; /* where its facts come from */
     size_t sources;
-    const char **ran;    /* formats in which a reader was seen to load it */
-    size_t rans;
     const char **type;   /* values of model_type */
     size_t types;
     const char **architecture; /* values of architectures */
@@ -111,8 +99,6 @@ struct tp_model {
     size_t label_sets;
     struct tp_model_rename *rename;
     size_t renames;
-    struct tp_model_limit *limit;
-    size_t limits;
     const char **hidden, **expert; /* keys of config.json: the hidden size, that of an expert */
     size_t hiddens, experts;
     json_t *json; /* the whole file, which owns all texts */

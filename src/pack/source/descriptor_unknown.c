@@ -356,7 +356,7 @@ enum tp_code tp_descriptor_unknown(const json_t *json, struct tp_weights *weight
     format->json = json_incref((json_t *)(uintptr_t)json);
     format->name = json_string_value(name);
     format->version = (int)version;
-    format->title = format->about = format->loads_in = format->source = "";
+    format->title = format->about = format->source = "";
     format->separator = ".";
     format->unknown = format->input_only = true;
     for (uint8_t i = 0; i < 16; i++)

@@ -3,8 +3,8 @@
     judge.py jobs WORK                 a line of JSON for each model that was made, to stdout
     judge.py READER WORK [MODELS]      prints `ok` or `not ok` for each line of WORK/READER
 
-MODELS: the folder of files of models, whose `ran` must name just what vLLM loads; given when all
-models were made.
+MODELS: the file engines/vllm.json, whose `ran` must name just what vLLM loads of each family; given
+when all models were made.
 """
 import collections
 import json
@@ -77,13 +77,14 @@ def judge(reader, work):
 
 def check_ran(loads, work, models):
     """`ran` of a family: what all of its models load that load at all."""
+    with open(models, encoding="utf-8") as f:
+        ran = {model: set(run.get("formats", [])) for run in json.load(f)["ran"] for model in run["models"]}
     family = collections.defaultdict(list)
     for found in lines(work, "families"):
         if loads.get(found["name"]) and found["file"] != "default":
             family[found["file"]].append(loads[found["name"]])
     for name, formats in sorted(family.items()):
-        with open(os.path.join(models, name + ".json"), encoding="utf-8") as f:
-            said = set(json.load(f).get("ran", []))
+        said = ran.get(name, set())
         both = set.intersection(*formats)
         good = said == both
         print(f"{'ok' if good else 'not ok'} {name}: `ran` says what vLLM loads"

@@ -7,7 +7,7 @@
 #include "pack/plan/file/card.h"
 
 #include "pack/plan/file/command.h"
-#include "pack/plan/file/unsupported_by_engine.h"
+#include "pack/plan/file/served.h"
 #include "pack/source/hub.h"
 
 #include <stdlib.h>
@@ -105,9 +105,11 @@ static enum tp_code add_formats(const struct tp_plan *plan, const struct tp_card
     enum tp_code code = TP_OK;
     for (size_t i = 0; i < count && code == TP_OK; i++) {
         const struct tp_format *format = uses[i].format;
+        char readers[300];
         if (format)
-            code = tp_text_addf(text, err, "* %zu weights in `%s`: %s; loads in %s\n",
-                                uses[i].count, format->name, format->title, format->loads_in);
+            code = tp_text_addf(text, err, "* %zu weights in `%s`: %s; read by %s\n",
+                                uses[i].count, format->name, format->title,
+                                tp_format_readers(format, readers, sizeof readers));
         else
             code = tp_text_addf(text, err, "* %zu weights made plain\n", uses[i].count);
     }
@@ -179,28 +181,54 @@ static enum tp_code add_errors(const struct tp_plan *plan, const struct tp_card_
     return code ? code : add_repacked(plan, text, err);
 }
 
-static enum tp_code add_unsupported(const struct tp_unsupported_by_engine *is, struct tp_text *text,
-                                    struct tp_err *err)
+/* Why no server reads it. */
+static enum tp_code add_unserved(const struct tp_served *served, struct tp_text *text,
+                                 struct tp_err *err)
 {
-    bool plain = is_plain(is->name.data);
-    return tp_text_addf(text, err, "\n%s%s%s%s%s.\n", is->before,
-                        plain ? "`" : "", plain ? is->name.data : "one layer", plain ? "`" : "",
-                        is->after);
+    const struct tp_reader *first = tp_served_refusal(served, &(struct tp_wish){0});
+    struct tp_text why = {0};
+    if (!first) {
+        enum tp_code code = tp_served_why(served, &(struct tp_wish){0}, &why, err);
+        if (code == TP_OK)
+            code = tp_text_addf(text, err, "\nServing: %s.\n", why.data);
+        tp_text_free(&why);
+        return code;
+    }
+    bool plain = is_plain(first->name.data);
+    return tp_text_addf(text, err, "\n%s (%s) does not read it: %s%s%s%s.\n", first->engine->title,
+                        first->engine->version, plain ? "`" : "",
+                        plain ? first->name.data : "one layer", plain ? "`" : "", first->why.data);
+}
+
+static enum tp_code add_command(const struct tp_reader *reader, struct tp_text *text,
+                                struct tp_err *err)
+{
+    const struct tp_engine *engine = reader->engine;
+    const char *word[TP_MAX_COMMAND];
+    char number[12];
+    size_t words = tp_served_command(reader, "DST", 1, number, word);
+    enum tp_code code = tp_text_addf(text, err, "\nTo serve it with %s (%s):\n\n```\n%s%s",
+                                     engine->title, engine->version,
+                                     engine->install ? engine->install : "",
+                                     engine->install ? "\n" : "");
+    for (size_t i = 0; i < words && code == TP_OK; i++)
+        code = tp_text_addf(text, err, "%s%s", i ? " " : "", word[i]);
+    if (code == TP_OK && engine->how)
+        code = tp_text_add_word(text, engine->how, err);
+    return code ? code : tp_text_add_word(text, "\n```\n", err);
 }
 
 static enum tp_code add_serving(const struct tp_plan *plan, struct tp_text *text,
                                 struct tp_err *err)
 {
-    struct tp_unsupported_by_engine unsupported = {0};
-    enum tp_code code = tp_plan_unsupported_by_engine(plan, &unsupported, err);
-    if (code == TP_OK && unsupported.name.size)
-        code = add_unsupported(&unsupported, text, err);
-    tp_unsupported_by_engine_close(&unsupported);
-    for (size_t i = 0; i < unsupported.row_count && code == TP_OK; i++) {
-        const struct tp_serve *row = unsupported.rows[i];
-        code = tp_text_addf(text, err, "\nTo serve it with %s (%s):\n\n```\n%s\n```\n",
-                            tp_engine_title(row->engine), row->versions, row->line);
-    }
+    struct tp_served served = {0};
+    enum tp_code code = tp_plan_served(plan, &(struct tp_wish){0}, &served, err);
+    if (code == TP_OK && served.written && !served.server)
+        code = add_unserved(&served, text, err);
+    for (size_t i = 0; i < served.count && !served.why && code == TP_OK; i++)
+        if (served.reader[i].gpus && served.reader[i].engine->kind != TP_ENGINE_KERNELS)
+            code = add_command(&served.reader[i], text, err);
+    tp_served_close(&served);
     return code;
 }
 

@@ -8,6 +8,7 @@
 #include "pack/plan/file/config.h"
 
 #include "base/suffix.h"
+#include "pack/engine/engine.h"
 #include "pack/text/json_edit.h"
 #include "pack/text/json_tree.h"
 #include "pack/model/model_names.h"
@@ -225,7 +226,7 @@ static const char *package_for(const struct used *used)
 {
     const char *package = NULL;
     for (size_t i = 0; i < used->count; i++) {
-        const char *own = used->unit[i]->form->format->package;
+        const char *own = tp_format_package(used->unit[i]->form->format->name);
         if (!own || (package && strcmp(own, package) != 0))
             return "tilepack-llm";
         package = own;

@@ -2,8 +2,8 @@
 #include "pack/plan/unit/request.h"
 
 #include "base/suffix.h"
+#include "pack/engine/engine.h"
 #include "pack/file/leafhash.h"
-#include "pack/format/offers.h"
 #include "pack/source/importance.h"
 #include "pack/text/json_tree.h"
 #include "pack/os/os.h"

@@ -6,6 +6,7 @@
 #include "pack/plan/unit/build.h"
 
 #include "base/suffix.h"
+#include "pack/engine/engine.h"
 #include "pack/model/model_names.h"
 #include "pack/os/os.h"
 
@@ -205,6 +206,8 @@ static enum tp_code choose(struct tp_builder *b, uint32_t w)
     const char *reason = NULL;
     if (code == TP_OK && !asked)
         code = default_reason(b, w, name, &reason);
+    if (!reason && !asked && rule && rule->format)
+        reason = tp_engine_keeps(&b->plan->weights->facts, name, rule->format);
     if (code)
         return code;
     if (!reason && rule && rule->format && is_no_weight(&b->plan->weights->items[w], name))

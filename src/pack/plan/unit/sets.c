@@ -6,6 +6,7 @@
  */
 #include "pack/plan/unit/build.h"
 
+#include "pack/engine/engine.h"
 #include "pack/model/model_names.h"
 #include "pack/os/os.h"
 #include "pack/text/name_set.h"
@@ -94,38 +95,50 @@ static const struct tp_model_merged *find_merged(const struct tp_builder *b, con
     return NULL;
 }
 
-/* Whether there is another part of the set behind it: its own end is inside of what engines
- * load then. A set of which the model has one part is no set. */
-static bool has_next(const struct tp_builder *b, const char *name,
-                     const struct tp_fused_name *fused)
+/* The rows of all parts of the set that there are, from that one on. */
+static uint64_t rows_from(const struct tp_builder *b, const char *name,
+                          const struct tp_fused_name *fused, size_t first)
 {
-    char next[TP_FULL_NAME];
-    for (size_t p = fused->part + 1; p < fused->set->parts; p++) {
-        int size = snprintf(next, sizeof next, "%.*s%s.weight", (int)fused->module, name,
+    char part[TP_FULL_NAME];
+    uint64_t rows = 0;
+    for (size_t p = first; p < fused->set->parts; p++) {
+        int size = snprintf(part, sizeof part, "%.*s%s.weight", (int)fused->module, name,
                             fused->set->part[p]);
-        if (size < (int)sizeof next && tp_checkpoint_find(b->plan->ckpt, next))
-            return true;
+        const struct tp_tensor *tensor =
+            size < (int)sizeof part ? tp_checkpoint_find(b->plan->ckpt, part) : NULL;
+        rows += tensor && tensor->rank ? tensor->shape[0] : 0;
     }
-    return false;
+    return rows;
+}
+
+static const struct tp_engine_merge *merge_of(const struct tp_builder *b, uint32_t w)
+{
+    const struct tp_rule *rule = b->choices[w].rule;
+    bool asked = rule && rule->format && !b->request->merged && !weight_at(b, w)->form->format;
+    return asked ? tp_engine_merges(weight_at(b, w)->name, rule->format->name) : NULL;
 }
 
 /* Whether its rows, or those of a part, end where the reader cannot merge it. */
 static bool breaks_merge(const struct tp_builder *b, uint32_t w)
 {
     const struct tp_weight *weight = weight_at(b, w);
-    const struct tp_rule *rule = b->choices[w].rule;
+    const struct tp_engine_merge *asks = merge_of(b, w); /* what is packed stays so */
     char key[TP_FULL_NAME];
     struct tp_stack_name stack;
     struct tp_fused_name fused;
-    uint64_t multiple = rule ? rule->format->merged_rows : 0, rows[2];
-    if (!multiple || b->request->merged || weight->form->format) /* what is packed stays so */
+    uint64_t multiple = asks ? asks->multiple : 0, rows[2];
+    if (!multiple)
         return false;
+    if (asks->whole)
+        return tp_name_fused(facts_of(b), weight->name, key, sizeof key, &fused) &&
+               rows_from(b, weight->name, &fused, 0) % multiple;
     if (is_split(b, w, &stack))
         return tp_plan_is_gated(weight, &stack) && weight->form->box.n / 2 % multiple;
     if (weight->form->rank != 2)
         return false;
     if (tp_name_fused(facts_of(b), weight->name, key, sizeof key, &fused))
-        return weight->form->box.n % multiple && has_next(b, weight->name, &fused);
+        return weight->form->box.n % multiple &&
+               rows_from(b, weight->name, &fused, fused.part + 1);
     const struct tp_model_merged *merged = find_merged(b, weight->name);
     if (!merged)
         return false;
@@ -225,7 +238,7 @@ static enum tp_code keep_unmerged(struct tp_builder *b, uint32_t w)
     if (breaks_need(b, w) || !breaks_merge(b, w))
         return TP_OK;
     return tp_choice_keep(b, w, true, "%s; --merged convert converts it all the same",
-                          b->choices[w].rule->format->merged_why);
+                          merge_of(b, w)->says);
 }
 
 enum tp_code tp_plan_keep_sets(struct tp_builder *b)

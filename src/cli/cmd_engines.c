@@ -1,0 +1,151 @@
+/* `tilepack engines`: what the files of engines say, as this binary holds them. */
+#include "cli/cmd.h"
+#include "cli/facts.h"
+#include "cli/report.h"
+#include "cli/table.h"
+#include "pack/engine/engine.h"
+#include "pack/text/text.h"
+
+#include <stdio.h>
+
+static int print_list(void)
+{
+    static const struct tp_field fields[] = {{"name", "name", TP_LEFT},
+                                             {"engine", "title", TP_CUT},
+                                             {"version", "version", TP_LEFT},
+                                             {"kind", "kind", TP_LEFT}};
+    struct tp_table table;
+    size_t count;
+    const struct tp_engine *const *all = tp_engines(&count);
+    tp_table_open(&table, fields, 4, NULL);
+    for (size_t i = 0; i < count; i++)
+        tp_object(&table.w, NULL, tp_str("name", all[i]->name), tp_str("title", all[i]->title),
+                  tp_str("version", all[i]->version),
+                  tp_str("kind", tp_engine_kind_name(all[i]->kind)));
+    int status = tp_table_end(&table);
+    if (status == TP_OK)
+        printf("\n'tilepack engines NAME' shows what is known of one of them.\n");
+    return status;
+}
+
+static void add_words(struct tp_text *text, const char *const *words, size_t count,
+                      const char *before, struct tp_err *err)
+{
+    for (size_t i = 0; i < count; i++)
+        tp_text_addf(text, err, "%s%s", i ? " " : before, words[i]);
+}
+
+/* One fact, unless its words found no memory. Frees the text. */
+static void print_text(const char *name, struct tp_text *text)
+{
+    if (text->data)
+        tp_print_fact(name, text->data);
+    tp_text_free(text);
+}
+
+static void print_words(const char *name, const char *const *words, size_t count,
+                        struct tp_err *err)
+{
+    struct tp_text text = {0};
+    add_words(&text, words, count, "", err);
+    print_text(name, &text);
+}
+
+static void print_rows(const struct tp_engine *engine, struct tp_err *err)
+{
+    for (size_t i = 0; i < engine->rows; i++) {
+        const struct tp_engine_row *row = &engine->row[i];
+        struct tp_text text = {0};
+        char takes[80];
+        add_words(&text, row->format, row->formats, "", err);
+        add_words(&text, row->gpu, row->gpus, ": ", err);
+        tp_text_addf(&text, err, ", %s%s%s; %s%s%s%s", tp_speed_name(row->speed),
+                     row->kernel ? ", " : "", row->kernel ? row->kernel : "",
+                     tp_use_list(row->takes, takes, sizeof takes),
+                     row->basis ? "; by its documents" : "", row->how ? "; " : "",
+                     row->how ? row->how : "");
+        print_text(i ? "" : "reads", &text);
+    }
+}
+
+static void print_rules(const char *name, const struct tp_engine_rule *rules, size_t count,
+                        struct tp_err *err)
+{
+    static const char *const verdicts[] = {"refused: ", "wrong: ", "kept: "};
+    for (size_t i = 0; i < count; i++) {
+        const struct tp_engine_rule *rule = &rules[i];
+        struct tp_text text = {0};
+        char of[80];
+        add_words(&text, rule->type, rule->types, "", err);
+        add_words(&text, rule->but, rule->buts, "all but ", err);
+        add_words(&text, rule->format, rule->formats, text.size ? ", in " : "in ", err);
+        if (rule->of)
+            tp_text_addf(&text, err, "%s%s", text.size ? ", of " : "of ",
+                         tp_use_list(rule->of, of, sizeof of));
+        for (size_t m = 0; m < rule->modules; m++)
+            tp_text_addf(&text, err, "%s%s", m ? " " : text.size ? ", " : "", rule->module[m].text);
+        add_words(&text, rule->gpu, rule->gpus, ", on ", err);
+        tp_text_addf(&text, err, "%s%s%s", text.size ? ": " : "",
+                     *name == 'f' ? verdicts[rule->verdict] : "", rule->says);
+        print_text(i ? "" : name, &text);
+    }
+}
+
+static int print_one(const struct tp_engine *engine)
+{
+    struct tp_err err = {0};
+    printf("%s%s%s: %s %s, %s\n\n", tp_style("1"), engine->name, tp_style("0"), engine->title,
+           engine->version, tp_engine_kind_name(engine->kind));
+    for (size_t i = 0; i < engine->sources; i++)
+        tp_print_fact(i ? "" : "source", engine->source[i]);
+    print_words("command", engine->serve, engine->serves, &err);
+    print_words("on N ranks", engine->parallel, engine->parallels, &err);
+    if (engine->how)
+        tp_print_fact("how", engine->how);
+    if (engine->install)
+        tp_print_fact("needs", engine->install);
+    print_rows(engine, &err);
+    for (size_t i = 0; i < engine->skips; i++)
+        tp_print_fact(i ? "" : "skips", engine->skip[i].text);
+    print_rules("plain", engine->plain, engine->plains, &err);
+    print_rules("sizes", engine->size, engine->sizes, &err);
+    print_rules("families", engine->family, engine->families, &err);
+    for (size_t i = 0; i < engine->runs; i++) {
+        struct tp_text text = {0};
+        add_words(&text, engine->run[i].model, engine->run[i].models, "", &err);
+        add_words(&text, engine->run[i].format, engine->run[i].formats, ", in ", &err);
+        tp_text_addf(&text, &err, ": %s", engine->run[i].says);
+        print_text(i ? "" : "ran", &text);
+    }
+    return err.code ? tp_report_error(&err) : TP_OK;
+}
+
+static int print_json(const struct tp_engine *one)
+{
+    size_t count;
+    const struct tp_engine *const *all = tp_engines(&count);
+    struct tp_writer w;
+    tp_json_open(&w);
+    tp_begin(&w, "engines", '[');
+    for (size_t i = 0; i < count; i++)
+        if (!one || one == all[i])
+            tp_write(&w, tp_json(NULL, all[i]->json));
+    tp_end(&w, ']');
+    return tp_json_close(&w);
+}
+
+int tp_cmd_engines(const struct tp_options *o)
+{
+    const struct tp_engine *one = NULL;
+    struct tp_err err = {0};
+    if (tp_engines_check(&err))
+        return tp_report_error(&err);
+    if (o->arg.count && !(one = tp_engine_find(o->arg.item[0]))) {
+        tp_err_hint(&err, "'tilepack engines' lists them");
+        tp_fail(&err, TP_E_USAGE, "there is no engine '%s'", o->arg.item[0]);
+        return tp_report_usage("engines", &err);
+    }
+    if (o->json)
+        return print_json(one);
+    return one ? print_one(one) : print_list();
+}
