@@ -106,8 +106,8 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
     [TP_CMD_QUANTIZERS] = {
         "quantizers", "[NAME] [options]",
         "list whose quantized checkpoints are read, or show what is known of one",
-        "By which words of config.json one is known, as which formats its tensors are read, which of "
-        "its lists name what stays plain, and what is refused and why.",
+        "By which words of config.json one is known, as which formats its tensors are read, which "
+        "of its lists name what stays plain, and what is refused and why.",
         "tilepack quantizers\n"
         "tilepack quantizers modelopt\n",
         {{"NAME", TP_COMPLETE_NONE, NULL}}, 0, 1, false, NULL},
@@ -256,17 +256,17 @@ const struct tp_option tp_option_rows[] = {
      .commands = MAKES | BIT(COMPARE) | BIT(QUANTIZERS) | BIT(VERIFY) | BIT(UNPACK) | BIT(DUMP),
      .field = FIELD(quantizer_file), .complete = TP_COMPLETE_PATH,
      .help = "whose checkpoints are read is in FILE, too; repeatable",
-     .more = "Its forms are tried beside those of 'tilepack quantizers', of which it has no name. Its "
-             "keys are those of quantizers/README.md; 'tilepack quantizers NAME --json' prints one to "
-             "begin with. At most 1 MiB."},
+     .more = "Its forms are tried beside those of 'tilepack quantizers', of which it has no name. "
+             "Its keys are those of quantizers/README.md; 'tilepack quantizers NAME --json' prints "
+             "one to begin with. At most 1 MiB."},
     {.name = "engine-file", .value = "FILE", .kind = TP_OPT_LIST,
      .commands = MAKES | BIT(MERGE) | BIT(COMPARE) | BIT(FORMATS) | BIT(ENGINES) | BIT(VERIFY),
      .field = FIELD(engine_file), .complete = TP_COMPLETE_PATH,
      .help = "who reads what is written is in FILE, too; repeatable",
-     .more = "Its rules count beside those of 'tilepack engines', of which it has no name; what one of "
-             "them keeps plain is kept, so that merge and verify --against need the same files. Its keys "
-             "are those of engines/README.md; 'tilepack engines NAME --json' prints one to begin with. "
-             "At most 1 MiB."},
+     .more = "Its rules count beside those of 'tilepack engines', of which it has no name; what one "
+             "of them keeps plain is kept, so that merge and verify --against need the same files. "
+             "Its keys are those of engines/README.md; 'tilepack engines NAME --json' prints one to "
+             "begin with. At most 1 MiB."},
     {.name = "model-file", .value = "FILE", .kind = TP_OPT_STRING, .commands = MODEL,
      .field = FIELD(model_file), .complete = TP_COMPLETE_PATH,
      .help = "take the facts of the model from FILE",
@@ -319,9 +319,9 @@ const struct tp_option tp_option_rows[] = {
              "format says."},
     {.name = "requantize", .kind = TP_OPT_FLAG, .commands = MAKES, .field = FIELD(requantize),
      .help = "allow lossy conversion of weights that are already quantized",
-     .more = "Where some choice of the format's parameters takes codes and scales over exactly, it is "
-             "the default for that source, and nothing is quantized again. Else the error that it "
-             "costs is printed, with --verbose for each weight. FP8 and MXFP8 "
+     .more = "Where some choice of the format's parameters takes codes and scales over exactly, it "
+             "is the default for that source, and nothing is quantized again. Else the error that "
+             "it costs is printed, with --verbose for each weight. FP8 and MXFP8 "
              "are made of FP8, MXFP8 and FP4 without it where their blocks are no coarser, and "
              "the error, from a sample of rows, is printed as well. MXFP4 becomes NVFP4 without "
              "it, and without loss, unless its scales lie too far apart. NVFP4 becomes NVFP4 with "

@@ -13,10 +13,10 @@
  * first among them. */
 #define TP_COMMANDS(X) \
     X(CONVERT, convert) X(PLAN, plan) X(DUMP, dump) X(VERIFY, verify) X(UNPACK, unpack) \
-    X(DIFF, diff) X(FORMATS, formats) X(COMPARE, compare) X(MODELS, models) X(QUANTIZERS, quantizers) \
-    X(ENGINES, engines) \
-    X(SCHEDULE, schedule) X(BENCH, bench) X(PROVE, prove) X(MERGE, merge) \
-    X(DIGEST, digest) X(HELP, help) X(COMPLETIONS, completions) X(MAN_OPTIONS, man_options)
+    X(DIFF, diff) X(FORMATS, formats) X(COMPARE, compare) X(MODELS, models) \
+    X(QUANTIZERS, quantizers) X(ENGINES, engines) X(SCHEDULE, schedule) X(BENCH, bench) \
+    X(PROVE, prove) X(MERGE, merge) X(DIGEST, digest) X(HELP, help) \
+    X(COMPLETIONS, completions) X(MAN_OPTIONS, man_options)
 
 enum tp_command {
 #define X(constant, function) TP_CMD_##constant,
@@ -167,7 +167,8 @@ static inline bool tp_option_applies(const struct tp_option *row, enum tp_comman
     return row->commands >> command & 1;
 }
 
-/* The command's option of this name of `size` bytes or, where there is one, this letter; or NULL. */
+/* The command's option of this name of `size` bytes or, where there is one, this letter; or
+ * NULL. */
 const struct tp_option *tp_option_find(enum tp_command command, const char *name, size_t size,
                                        char letter);
 

@@ -23,7 +23,7 @@ struct tp_row_set {
     tp_repack_fn any_repack;
     tp_decode_fn any_decode;
     uint32_t any_heeds; /* TP_NEED_... bits */
-    struct tp_distance_row distance; /* {0} in most sets: there is one row for each instruction set */
+    struct tp_distance_row distance; /* {0} in most sets: an instruction set has one row of it */
     struct tp_feedback_column_row feedback; /* the same */
 };
 

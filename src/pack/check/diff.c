@@ -41,7 +41,7 @@ struct diff {
     struct side a, b;
     const struct tp_diff_options *options;
     struct tp_diff *out;
-    struct tp_buffer *bytes; /* two, for all tensors: freeing them each time leaves holes in the heap */
+    struct tp_buffer *bytes; /* two for all tensors: freed each time they leave holes in the heap */
     struct tp_err *err;
 };
 

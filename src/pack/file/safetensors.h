@@ -40,7 +40,8 @@ struct tp_st_header {
     char *arena;
 };
 
-/* TP_E_INPUT, with what to do, where a file that begins so is what Git LFS puts in a file's place. */
+/* TP_E_INPUT, with what to do, where a file that begins so is what Git LFS puts in a file's
+ * place. */
 enum tp_code tp_lfs_check(const void *text, uint64_t size, struct tp_err *err);
 
 /* The header length stored in the first 8 bytes of a file of `file_size` bytes:

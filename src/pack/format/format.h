@@ -119,8 +119,8 @@ struct tp_format {
     uint32_t bits;          /* of a code, as config.json would say it */
     uint64_t group;         /* with any group size: the value of G or TP_GROUP_ROW, else 0 */
     uint64_t row_group;     /* with blocks of any number of rows: the value of R, else 0 */
-    const json_t *spelled;  /* its outputs have names, dtypes or shapes of a quantizer's instead of its
-                               file's (struct tp_format_as), or NULL */
+    const json_t *spelled;  /* its outputs have names, dtypes or shapes of a quantizer's instead of
+                               its file's (struct tp_format_as), or NULL */
     enum tp_activations activations; /* as its config says */
     bool unknown;           /* made of a stored descriptor, whose name or version is not one of
                                ours: read, by the layouts of that weight alone */
@@ -152,14 +152,16 @@ enum tp_code tp_format_add(const char *text, size_t size, struct tp_err *err);
 
 /* A format in other sizes or in another spelling than its file's. */
 struct tp_format_as {
-    uint64_t columns, rows; /* G (or TP_GROUP_ROW) and R in place of those of its "let"; 0: as there */
-    const json_t *spelled;  /* by role, members in place of those of its outputs; it lives as long as
-                               the process. NULL: as there */
+    uint64_t columns, rows; /* G (or TP_GROUP_ROW) and R in place of those of its "let"; 0: as
+                               there */
+    const json_t *spelled;  /* by role, members in place of those of its outputs; it lives as long
+                               as the process. NULL: as there */
 };
 /* That format, made once and never freed. NULL + TP_E_MEMORY, or what is wrong with it. */
 const struct tp_format *tp_format_as(const struct tp_format *format, const struct tp_format_as *as,
                                      struct tp_err *err);
-/* The format, as it is spelled, with groups of so many columns (or TP_GROUP_ROW); it must have G. */
+/* The format, as it is spelled, with groups of so many columns (or TP_GROUP_ROW); it must have
+ * G. */
 const struct tp_format *tp_format_grouped(const struct tp_format *format, uint64_t group,
                                           struct tp_err *err);
 
@@ -220,9 +222,9 @@ enum tp_code tp_format_shape(const struct tp_format *format, uint32_t i, struct 
 enum tp_code tp_format_constant(const struct tp_format *format, uint32_t i, struct tp_box3 box,
                                 uint64_t from, void *to, uint64_t bytes, struct tp_err *err);
 
-/* The inverse: the weight that a stored codes tensor of that shape belongs to; of four dimensions, a
- * convolution, it is a matrix with a row for each output channel.
- * False when the shape cannot be one of this format. */
+/* The inverse: the weight that a stored codes tensor of that shape belongs to; of four dimensions,
+ * a convolution, it is a matrix with a row for each output channel. False when the shape cannot be
+ * one of this format. */
 bool tp_format_box_of(const struct tp_format *format, const uint64_t *shape, uint32_t rank,
                       struct tp_box3 *box, int *weight_rank);
 

@@ -3,8 +3,8 @@
  * Each tensor is read for one file of the plan, that of the first output made of it, and counts
  * there: so the sums of a finished file can be written down, and a run that goes on, or one that
  * does another part, need not read for it again. Of a block that comes in pieces, as columns of a
- * matrix do, what has come is counted (16 groups). What of such a tensor came in other pieces, or for
- * other files, is read once more when the file is complete.
+ * matrix do, what has come is counted (16 groups). What of such a tensor came in other pieces, or
+ * for other files, is read once more when the file is complete.
  */
 #ifndef TP_PACK_READ_SUMS_H
 #define TP_PACK_READ_SUMS_H
@@ -57,8 +57,8 @@ enum tp_code tp_read_sums_note(void *arg, const struct tp_checkpoint *ckpt, uint
 enum tp_code tp_read_sums_file(struct tp_read_sums *sums, uint32_t f, struct tp_read_list *list,
                                struct tp_err *err);
 
-/* The sums of the source's files from the lists of all files of the plan, and whether each is known:
- * all of its tensors were read, and counted. */
+/* The sums of the source's files from the lists of all files of the plan, and whether each is
+ * known: all of its tensors were read, and counted. */
 enum tp_code tp_read_sums_total(const struct tp_plan *plan, const struct tp_read_list *lists,
                                 struct tp_sum *sums, bool *known, struct tp_err *err);
 

@@ -40,8 +40,8 @@ const void *const *tp_embedded_all(struct tp_embedded_list *list, size_t *count,
                                    struct tp_err *err);
 /* TP_E_MEMORY, or what is wrong with the first file that was left out. */
 enum tp_code tp_embedded_check(struct tp_embedded_list *list, struct tp_err *err);
-/* Adds a user's file, before others read what tp_embedded_all() gave: the text is copied. TP_E_USAGE
- * where an item has that name; what `parse` and `admit` say. */
+/* Adds a user's file, before others read what tp_embedded_all() gave: the text is copied.
+ * TP_E_USAGE where an item has that name; what `parse` and `admit` say. */
 enum tp_code tp_embedded_add(struct tp_embedded_list *list, const char *text, size_t size,
                              struct tp_err *err);
 

@@ -41,8 +41,9 @@ void tp_json_set(json_t *object, const char *key, json_t *value);
 void tp_json_append(json_t *array, json_t *value);
 /* json_object_update(); without `with` it does nothing. */
 void tp_json_update(json_t *object, const json_t *with);
-/* The object, which is taken over, with the members of `with` in the place of its own, and where both
- * are objects with those of both. A new one: the members are shared, and neither is changed. */
+/* The object, which is taken over, with the members of `with` in the place of its own, and where
+ * both are objects with those of both. A new one: the members are shared, and neither is
+ * changed. */
 json_t *tp_json_merge(json_t *object, const json_t *with);
 
 #endif

@@ -180,9 +180,10 @@ static enum tp_code read_scale(const struct tp_builder *b, const struct tp_tenso
 /* What is copied is looked at, too. */
 static enum tp_code check_scales(const struct tp_builder *b, const struct tp_tensor *tensor)
 {
+    uint64_t count = tensor->bytes / (tp_dtype_bits(tensor->dtype) / 8);
     enum tp_code code = TP_OK;
     float ignored;
-    for (uint64_t e = 0; e < tensor->bytes / (tp_dtype_bits(tensor->dtype) / 8) && code == TP_OK; e++)
+    for (uint64_t e = 0; e < count && code == TP_OK; e++)
         code = read_scale(b, tensor, e, &ignored);
     return code;
 }
