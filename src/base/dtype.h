@@ -5,6 +5,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum tp_dtype {
     TP_DTYPE_NONE,
     TP_BOOL,
@@ -45,5 +49,9 @@ bool tp_dtype_is_float(enum tp_dtype dtype);
 /* The dtype in which values of a plain tensor are read: its own, F32 for F64, whose numbers are
  * rounded to it; TP_DTYPE_NONE: they are no weights. */
 enum tp_dtype tp_dtype_read(enum tp_dtype dtype);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

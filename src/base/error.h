@@ -10,6 +10,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Also the process exit codes; the table stands in tilepack(1). */
 enum tp_code {
     TP_OK = 0,
@@ -84,5 +88,9 @@ void tp_err_path(struct tp_err *err, const char *path);
 void tp_err_tensor(struct tp_err *err, const char *tensor);
 void tp_err_offset(struct tp_err *err, uint64_t offset);
 void tp_err_hint(struct tp_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

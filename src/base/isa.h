@@ -6,10 +6,18 @@
 
 #include <stdbool.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* REF is plain C, which always works and cannot be disabled. CUDA is enabled unless
  * taken away; whether there is a device is for the device's own code to find out. */
 enum tp_isa { TP_ISA_REF, TP_ISA_AVX2, TP_ISA_AVX512, TP_ISA_NEON, TP_ISA_CUDA, TP_ISA_COUNT };
 const char *tp_isa_name(enum tp_isa isa);
 bool tp_isa_enabled(enum tp_isa isa);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

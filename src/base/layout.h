@@ -19,6 +19,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { TP_DIM_E, TP_DIM_N, TP_DIM_K, TP_DIMS };
 enum { TP_LAYOUT_MODES = 6 }; /* most modes that one dimension may have */
 
@@ -154,5 +158,9 @@ uint64_t tp_layout_run_length(const struct tp_layout *part, const struct tp_layo
 /* False when `part` is not embedded in `whole` mode by mode, so that runs are
  * not defined (the caller then takes the whole tensor as one box). */
 bool tp_layout_embeds(const struct tp_layout *part, const struct tp_layout *whole);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -9,6 +9,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 static inline bool tp_add_u64(uint64_t *r, uint64_t a, uint64_t b)
 {
     return !__builtin_add_overflow(a, b, r);
@@ -49,5 +53,9 @@ static inline uint64_t tp_max_u64(uint64_t a, uint64_t b) { return a > b ? a : b
 uint64_t tp_gcd_u64(uint64_t a, uint64_t b);
 /* Least common multiple of two positive numbers; false when it does not fit. */
 bool tp_lcm_u64(uint64_t *r, uint64_t a, uint64_t b);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

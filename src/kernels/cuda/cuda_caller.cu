@@ -2,9 +2,7 @@
  * current before, put back after. Allocates nothing and waits for nothing. */
 #include "kernels/cuda/cuda_fail.cuh"
 
-extern "C" {
 #include "kernels/cuda/cuda.h"
-}
 
 extern "C" enum tp_code tp_cuda_enter(int device, int *before, struct tp_err *err)
 {

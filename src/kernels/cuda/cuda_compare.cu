@@ -7,9 +7,7 @@
  */
 #include "kernels/cuda/cuda_device.cuh"
 
-extern "C" {
 #include "kernels/cuda/cuda.h"
-}
 
 enum { COMPARE_THREADS = 256, COMPARE_CHUNK = 16384 };
 

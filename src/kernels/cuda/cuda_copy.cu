@@ -10,10 +10,8 @@
  */
 #include "kernels/cuda/cuda_fail.cuh"
 
-extern "C" {
 #include "base/num.h"
 #include "kernels/cuda/cuda.h"
-}
 
 #include <stdlib.h>
 #include <sys/mman.h>

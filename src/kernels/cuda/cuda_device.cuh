@@ -10,9 +10,7 @@
 
 #include <cuda_runtime.h>
 
-extern "C" {
 #include "kernels/op/kernel.h"
-}
 #include "kernels/op/scalar.h"
 
 /* Input types as template arguments: the enum's value in an int. */

@@ -4,9 +4,7 @@
 
 #include <cuda_runtime.h>
 
-extern "C" {
 #include "base/error.h"
-}
 
 static inline enum tp_code tp_cuda_fail(struct tp_err *err, cudaError_t error, const char *what)
 {

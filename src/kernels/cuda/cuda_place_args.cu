@@ -3,9 +3,7 @@
  */
 #include "kernels/cuda/cuda_place_hand.h"
 
-extern "C" {
 #include "kernels/op/place_bits.h"
-}
 
 static bool is_power_of_two(uint64_t x) { return x != 0 && (x & (x - 1)) == 0; }
 

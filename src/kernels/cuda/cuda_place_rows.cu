@@ -15,9 +15,7 @@
 #include "kernels/cuda/cuda_place_rows.cuh"
 #include "kernels/cuda/cuda_place_strip.cuh"
 
-extern "C" {
 #include "kernels/op/place_bits.h"
-}
 
 #if __CUDA_ARCH__ >= 900
 

@@ -11,9 +11,7 @@
  */
 #include "kernels/cuda/cuda_rows.cuh"
 
-extern "C" {
 #include "base/num.h"
-}
 
 enum {
     THREADS = 128,

@@ -8,11 +8,9 @@
 #include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda/cuda_fail.cuh"
 
-extern "C" {
 #include "base/num.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/cuda_row_functions.h"
-}
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -21,6 +21,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Bytes of a box of values; for sizes already proven small. */
 static inline uint64_t tp_value_bytes(struct tp_box3 box, enum tp_dtype dtype)
 {
@@ -148,7 +152,8 @@ struct tp_op {
     uint8_t search;     /* enum tp_search as asked for; tp_op_search() is what is carried out */
     bool search_signed; /* INT4 with a search: scales may be negative */
     uint8_t importance; /* enum tp_importance; only a search reads it */
-    uint8_t rank;       /* numbers of moments for each column: a search feeds errors back; 0: none */
+    uint8_t rank;       /* numbers of moments for each column, for a search that feeds errors
+                           back; 0: none */
     uint32_t needs;     /* TP_NEED_... bits beside those that tp_op_needs() finds in what is here */
     uint32_t block_n, block_k; /* block over which one scale is computed */
     uint8_t segments;   /* of a whole weight: 2 where gate and up are laid out apart, else 0 or 1.
@@ -349,8 +354,8 @@ bool tp_op_zero_is_product(const struct tp_op *op);
 /* True when one scale is that of the whole weight (of each expert), and found before any box
  * is encoded: FP8 with a GLOBAL and no SCALE. */
 bool tp_op_per_tensor(const struct tp_op *op);
-/* Whether codes are the numbers themselves, so that nothing was quantized: FLOAT, and FP8 without any
- * scale. */
+/* Whether codes are the numbers themselves, so that nothing was quantized: FLOAT, and FP8 without
+ * any scale. */
 bool tp_op_is_number(const struct tp_op *op);
 
 /* True when codes are integers and scales 16-bit floats: INT4 and INT8. */
@@ -377,5 +382,9 @@ void tp_value_stats(enum tp_dtype dtype, const void *values, uint64_t count,
 
 /* Whether one of so many e4m3 bytes is NaN: 0x7F or 0xFF. */
 bool tp_e4m3_any_nan(const uint8_t *codes, uint64_t count);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -11,6 +11,10 @@
 
 #include "base/layout.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { TP_TILE_BITS = 16 };
 
 /* One bit of an element's number in the order of storage. */
@@ -30,5 +34,9 @@ struct tp_tile_bits {
  * TP_TILE_BITS. */
 bool tp_tile_bits_of(const struct tp_layout *layout, unsigned n, unsigned k,
                      struct tp_tile_bits *tile);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -2,11 +2,9 @@
  * is timed on zeros; knows rows only through the finders of cuda.h. */
 #include "kernels/cuda/cuda_device.cuh"
 
-extern "C" {
 #include "base/num.h"
 #include "kernels/cuda/cuda.h"
 #include "pack/bench/bench_cuda.h"
-}
 
 #include <stdlib.h>
 
