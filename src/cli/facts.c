@@ -1,4 +1,4 @@
-/* Text in lines of WIDTH columns. */
+/* Breaks text into lines of WIDTH columns, between words. */
 #include "cli/facts.h"
 
 #include <stdbool.h>

@@ -1,5 +1,6 @@
-/* Prints the tables: usage text in 80 columns, and mdoc lists of options. Knows of no
- * command or option but the tables'. */
+/* Prints the tables of commands and options (option_table.h): usage text in 80 columns, and mdoc
+ * lists of options for the man pages. What is said of a command or an option stands in the tables.
+ */
 #include "cli/help.h"
 
 #include "cli/facts.h"
@@ -7,7 +8,7 @@
 #include <ctype.h>
 #include <string.h>
 
-enum { INDENT = 26 };
+enum { INDENT = 26 }; /* the column where the text of an option begins */
 
 void tp_help_top(FILE *out)
 {
@@ -23,6 +24,7 @@ void tp_help_top(FILE *out)
           "'tilepack COMMAND --help' explains a command, 'man tilepack' everything.\n", out);
 }
 
+/* "  -j, --jobs N            worker threads (default: ...)", wrapped at INDENT. */
 static void help_option(FILE *out, const struct tp_option *row)
 {
     char left[80], line[400];
@@ -69,8 +71,8 @@ void tp_help_command(FILE *out, enum tp_command command)
 
 /* ------------------------------------------------------------------- mdoc -- */
 
-/* One word as mdoc text: a backslash and a leading dot or quote are special, and
- * options want minus signs, not hyphens. */
+/* One word as mdoc text. A backslash is escaped, and so is a dot or a quote that begins a line;
+ * the hyphens of an option become minus signs, so that it can be copied from the page. */
 static void mdoc_word(FILE *out, const char *word, size_t length, bool first)
 {
     if (first && (*word == '.' || *word == '\''))
@@ -90,6 +92,8 @@ static void mdoc_word(FILE *out, const char *word, size_t length, bool first)
     }
 }
 
+/* A word begins a new line where the line is full, and behind the end of a sentence: mdoc(7) makes
+ * the space between sentences itself. "..." ends none. */
 void tp_mdoc_text(FILE *out, const char *text, bool capital)
 {
     size_t at = 0;
@@ -121,6 +125,7 @@ void tp_mdoc_text(FILE *out, const char *text, bool capital)
         fputc('\n', out);
 }
 
+/* The head of a list item, as ".It Fl j Ar N , Fl \-jobs Ns = Ns Ar N". */
 static void mdoc_item(FILE *out, const struct tp_option *row)
 {
     fputs(".It", out);
@@ -135,6 +140,7 @@ static void mdoc_item(FILE *out, const struct tp_option *row)
     fputc('\n', out);
 }
 
+/* "One of" and the words of "a|b|c". */
 static void mdoc_choices(FILE *out, const char *words)
 {
     fputs("One of", out);

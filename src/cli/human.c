@@ -1,4 +1,6 @@
-/* Numbers, shapes and foreign text. Invariant: control characters never pass. */
+/* Sizes, times and shapes. Bounds such as 999.5 and 9.995 are those from which on printf() would
+ * round up to one digit more: 999.6 kB is "1.00 MB", and 9.996 GB is "10.0 GB".
+ */
 #include "cli/human.h"
 
 #include "pack/text/text.h"

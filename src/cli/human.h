@@ -1,5 +1,5 @@
-/* Numbers, shapes and foreign text as people read them. Knows nothing of what is printed
- * or where.
+/* Sizes, times and shapes as people read them. Each function writes its text into the caller's
+ * array and returns that. Knows nothing of what is printed or where.
  */
 #ifndef TP_CLI_HUMAN_H
 #define TP_CLI_HUMAN_H
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* "1.48 GB", "512 B": powers of 1000, three digits. Returns text. */
+/* "1.48 GB", "512 B": powers of 1000, three digits. */
 enum { TP_HUMAN = 24 };
 const char *tp_human_bytes(char text[TP_HUMAN], uint64_t bytes);
 /* "12 ms", "3.4 s", "2:05", "1:02:03". */

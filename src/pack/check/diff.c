@@ -50,7 +50,7 @@ struct diff {
 static enum tp_code check_sources(struct side *s, struct tp_err *err)
 {
     struct tp_request request = {0};
-    struct tp_builder builder = {.plan = &s->plain, .request = &request, .taken = s->unused,
+    struct tp_builder builder = {.plan = &s->plain, .request = &request, .left_out = s->unused,
                                  .err = err};
     enum tp_code code = tp_plan_check_sources(&builder);
     if (code)
@@ -168,7 +168,7 @@ static int by_name(const void *x, const void *y)
 static enum tp_code list_side(struct diff *d, struct side *s)
 {
     struct tp_request request = {0};
-    struct tp_builder builder = {.plan = &s->plain, .request = &request, .taken = s->unused,
+    struct tp_builder builder = {.plan = &s->plain, .request = &request, .left_out = s->unused,
                                  .err = d->err};
     const struct tp_weights *weights = s->in->weights;
     enum tp_code code = tp_plan_plain_units(&builder, TP_F32, true, s->paired);

@@ -20,7 +20,7 @@ static enum tp_code keep_the_rest(struct tp_builder *b)
         if (!b->choices[w].rule)
             code = tp_plan_keep_weight(b, w, b->choices[w].reason);
     for (size_t i = 0; i < weights->other_count && code == TP_OK; i++)
-        if (!b->taken[weights->other[i]])
+        if (!tp_plan_is_left_out(b, &b->plan->ckpt->tensors[weights->other[i]]))
             code = tp_plan_add_kept(b, weights->other[i], UINT32_MAX, NULL);
     return code ? code : tp_plan_note_inputs(b);
 }
@@ -33,8 +33,8 @@ enum tp_code tp_plan_convert(const struct tp_checkpoint *ckpt, const struct tp_w
     uint64_t before = tp_json_failures();
     *plan = (struct tp_plan){.ckpt = ckpt, .weights = weights};
     b.choices = tp_os_zalloc(weights->count + 1, sizeof *b.choices, err);
-    b.taken = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *b.taken, err);
-    enum tp_code code = b.choices && b.taken ? TP_OK : TP_E_MEMORY;
+    b.left_out = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *b.left_out, err);
+    enum tp_code code = b.choices && b.left_out ? TP_OK : TP_E_MEMORY;
     if (code == TP_OK && (code = tp_plan_select(&b)) == TP_OK &&
         (code = tp_plan_check_sources(&b)) == TP_OK &&
         (code = tp_plan_follow_sources(&b)) == TP_OK &&

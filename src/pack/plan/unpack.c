@@ -15,8 +15,8 @@ enum tp_code tp_plan_unpack(const struct tp_checkpoint *ckpt, const struct tp_we
     struct tp_builder b = {.plan = plan, .request = &request, .err = err};
     uint64_t before = tp_json_failures();
     *plan = (struct tp_plan){.ckpt = ckpt, .weights = weights, .restores = true};
-    b.taken = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *b.taken, err);
-    enum tp_code code = b.taken ? tp_plan_find_unread(&b) : TP_E_MEMORY;
+    b.left_out = tp_os_zalloc(ckpt->tensor_count + 1, sizeof *b.left_out, err);
+    enum tp_code code = b.left_out ? tp_plan_find_unread(&b) : TP_E_MEMORY;
     if (code == TP_OK)
         code = tp_plan_check_sources(&b);
     if (code == TP_OK)
@@ -29,7 +29,7 @@ enum tp_code tp_plan_unpack(const struct tp_checkpoint *ckpt, const struct tp_we
             tp_plan_leave_beside(&b, w);
         }
     for (size_t i = 0; i < weights->other_count && code == TP_OK; i++)
-        if (!b.taken[weights->other[i]])
+        if (!tp_plan_is_left_out(&b, &ckpt->tensors[weights->other[i]]))
             code = tp_plan_add_kept(&b, weights->other[i], UINT32_MAX, NULL);
     if (code == TP_OK)
         code = tp_plan_files(&b, file_name);

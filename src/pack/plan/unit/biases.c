@@ -254,7 +254,7 @@ static void take(struct tp_builder *b, const struct tp_unit *unit)
         if (w < b->plan->weights->count)
             b->choices[w].done = true;
         else
-            b->taken[weight_at(b, w)->tensor[0]] = true;
+            tp_plan_leave_out(b, &b->plan->ckpt->tensors[weight_at(b, w)->tensor[0]]);
     }
 }
 

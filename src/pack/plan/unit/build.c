@@ -13,8 +13,8 @@ void tp_builder_close(struct tp_builder *b)
 {
     free(b->choices);
     b->choices = NULL;
-    free(b->taken);
-    b->taken = NULL;
+    free(b->left_out);
+    b->left_out = NULL;
     free(b->packed_biases);
     b->packed_biases = NULL;
     free(b->unread);
@@ -121,10 +121,21 @@ static enum tp_code add_kept_unit(struct tp_builder *b, uint32_t w)
     return code ? code : note_gptq(b, w, unit);
 }
 
+void tp_plan_leave_out(struct tp_builder *b, const struct tp_tensor *tensor)
+{
+    if (tensor)
+        b->left_out[tensor - b->plan->ckpt->tensors] = true;
+}
+
+bool tp_plan_is_left_out(const struct tp_builder *b, const struct tp_tensor *tensor)
+{
+    return b->left_out[tensor - b->plan->ckpt->tensors];
+}
+
 enum tp_code tp_plan_keep_weight(struct tp_builder *b, uint32_t w, const char *reason)
 {
     const struct tp_weight *weight = &b->plan->weights->items[w];
-    if (b->taken && b->taken[weight->tensor[0]])
+    if (b->left_out && b->left_out[weight->tensor[0]])
         return TP_OK;
     enum tp_code code = weight->form->format ? add_kept_unit(b, w) : TP_OK;
     uint32_t unit = weight->form->format ? (uint32_t)b->plan->kept_unit_count - 1 : UINT32_MAX;

@@ -33,8 +33,8 @@ struct tp_builder {
     struct tp_plan *plan;
     struct tp_request *request;
     struct tp_choice *choices; /* per weight; freed when the units are made */
-    bool *taken;               /* per tensor of the checkpoint: a bias that is part of a unit, or
-                                  an activation scale of one; the same */
+    bool *left_out;            /* per tensor of the checkpoint: it is not copied
+                                  (tp_plan_leave_out()); freed when the units are made */
     struct tp_shared rules;    /* struct tp_rule: with choices that follow the source (exact.c) */
     struct tp_name_key *packed_biases; /* weights that are biases, by name (biases.c) */
     size_t packed_bias_count;
@@ -172,7 +172,7 @@ const char *tp_plan_bias_reason(const struct tp_builder *b, const struct tp_unit
                                 size_t size);
 /* The unit of the bias beside the weight, plain or packed, with *form, which is complete but for
  * what tp_plan_unit_kind() sets; without views where it has none, or its format does not say what
- * becomes of it. What it is made of is taken. */
+ * becomes of it. The tensors that it is made of are left out. */
 enum tp_code tp_plan_bias_of(struct tp_builder *b, const struct tp_unit *of, struct tp_unit *unit,
                              struct tp_unit_form *form);
 /* Whether a packed weight is a bias. */
@@ -198,8 +198,13 @@ enum tp_code tp_plan_add_kept(struct tp_builder *b, uint32_t tensor, uint32_t un
                               const char *reason);
 
 /* Keeps all tensors of a weight; a packed one keeps its descriptor with it. Nothing, where its
- * first tensor is taken. */
+ * first tensor is left out. */
 enum tp_code tp_plan_keep_weight(struct tp_builder *b, uint32_t weight, const char *reason);
+
+/* A tensor of the checkpoint is not copied: a unit is made of it, or nobody would read it beside
+ * one. NULL does nothing. */
+void tp_plan_leave_out(struct tp_builder *b, const struct tp_tensor *tensor);
+bool tp_plan_is_left_out(const struct tp_builder *b, const struct tp_tensor *tensor);
 
 /* Adds a plain unit (kind TP_UNIT_PLAIN, no format) for every tensor that the
  * weights stood for before they were packed: experts apart, stacks whole again.

@@ -48,42 +48,45 @@ static const struct tp_tensor *find_beside(const struct tp_plan *plan,
     return size < (int)sizeof name ? tp_checkpoint_find(plan->ckpt, name) : NULL;
 }
 
-/* What of a weight's scales is looked for: names of its quantizer's, or, of what was packed here,
- * those that formats have. */
-struct kind {
-    const char *suffix;
+/* A suffix that tensors of activation scales have, and whether the numbers there are divisors. */
+struct suffix {
+    const char *text;
     bool divides;
 };
 
-static size_t kinds_of(const struct tp_weight_form *form, struct kind kind[TP_MAX_BESIDE])
+/* The suffixes to look for beside a packed weight: those of its quantizer or, where tilepack
+ * packed it, of our formats. None beside plain weights and biases. */
+static size_t suffixes_of(const struct tp_weight_form *form, struct suffix suffix[TP_MAX_BESIDE])
 {
-    const char *own = form->format ? form->format->inputs.suffix : NULL;
+    if (!form->format || form->format->is_bias)
+        return 0;
+    const char *own = form->format->inputs.suffix;
     size_t count = 0;
     for (uint32_t i = 0; form->by && i < form->by->besides; i++)
         if (form->by->beside[i].is <= TP_BESIDE_DIVISOR)
-            kind[count++] = (struct kind){form->by->beside[i].suffix,
-                                          form->by->beside[i].is == TP_BESIDE_DIVISOR};
+            suffix[count++] = (struct suffix){form->by->beside[i].suffix,
+                                              form->by->beside[i].is == TP_BESIDE_DIVISOR};
     if (!form->by) {
-        kind[count++] = (struct kind){"input_scale", false};
-        kind[count++] = (struct kind){"input_global_scale", true};
+        suffix[count++] = (struct suffix){"input_scale", false};
+        suffix[count++] = (struct suffix){"input_global_scale", true};
     }
     for (size_t i = 0; i < count && own; i++)
-        if (strcmp(own, kind[i].suffix) == 0)
-            kind[i].divides = tp_op_divides(&form->op);
+        if (strcmp(own, suffix[i].text) == 0)
+            suffix[i].divides = tp_op_divides(&form->op);
     return count;
 }
 
-/* *misfit (NULL: not asked for): a tensor of such a name that holds no such numbers, or NULL. */
+/* The activation scales beside a weight. *misfit (NULL: not asked for) is set to a tensor that has
+ * the name of one and does not hold such numbers, if there is one. */
 static struct scales find_scales(const struct tp_plan *plan, const struct tp_weight *weight,
                                  const struct tp_tensor **misfit)
 {
-    struct kind kind[TP_MAX_BESIDE];
-    const struct tp_weight_form *form = weight->form;
-    size_t count = form->format && !form->format->is_bias ? kinds_of(form, kind) : 0;
+    struct suffix suffix[TP_MAX_BESIDE];
+    size_t count = suffixes_of(weight->form, suffix);
     for (size_t i = 0; i < count; i++) {
-        const struct tp_tensor *tensor = find_beside(plan, weight, kind[i].suffix);
-        if (tensor && fits(tensor, form->box.e))
-            return (struct scales){tensor, kind[i].divides};
+        const struct tp_tensor *tensor = find_beside(plan, weight, suffix[i].text);
+        if (tensor && fits(tensor, weight->form->box.e))
+            return (struct scales){tensor, suffix[i].divides};
         if (tensor && misfit)
             *misfit = tensor;
     }
@@ -95,7 +98,8 @@ static struct scales scales_of(const struct tp_plan *plan, const struct tp_weigh
     return find_scales(plan, weight, NULL);
 }
 
-/* Whether all parts have scales for activations of the unit's kind, of one kind. */
+/* Whether every part of the unit has scales, for activations of the unit's codec, and they are all
+ * multipliers or all divisors. */
 static bool have_scales(const struct tp_builder *b, const struct tp_unit *unit)
 {
     struct scales first = scales_of(b->plan, weight_at(b->plan, unit->views[0].weight));
@@ -111,33 +115,27 @@ static bool have_scales(const struct tp_builder *b, const struct tp_unit *unit)
 
 void tp_plan_leave_inputs(struct tp_builder *b, uint32_t w)
 {
-    struct kind kind[TP_MAX_BESIDE];
+    struct suffix suffix[TP_MAX_BESIDE];
     const struct tp_weight *weight = weight_at(b->plan, w);
-    size_t count = weight->form->format && !weight->form->format->is_bias
-                       ? kinds_of(weight->form, kind)
-                       : 0;
+    size_t count = suffixes_of(weight->form, suffix);
     for (size_t i = 0; i < count; i++) {
-        const struct tp_tensor *tensor = find_beside(b->plan, weight, kind[i].suffix);
-        if (tensor) {
-            b->taken[tensor - b->plan->ckpt->tensors] = true;
-            b->plan->drops = true;
-        }
+        const struct tp_tensor *tensor = find_beside(b->plan, weight, suffix[i].text);
+        b->plan->drops = b->plan->drops || tensor;
+        tp_plan_leave_out(b, tensor);
     }
 }
 
-/* A tensor of that name, at the root or in a module that the weight is of, says how the weights
- * there are stored. */
-static void leave_root(struct tp_builder *b, const struct tp_weight *weight, const char *suffix)
+/* A marker may stand once for all weights of a module, or of the whole model: it is looked for in
+ * each module that the weight is in, and at the root. */
+static void leave_markers(struct tp_builder *b, const struct tp_weight *weight, const char *suffix)
 {
     char name[TP_FULL_NAME];
     for (const char *at = weight->name; at; at = strchr(at, '.')) {
         at += at > weight->name; /* behind the dot */
         int size = snprintf(name, sizeof name, "%.*s%s", (int)(at - weight->name), weight->name,
                             suffix);
-        const struct tp_tensor *tensor =
-            size < (int)sizeof name ? tp_checkpoint_find(b->plan->ckpt, name) : NULL;
-        if (tensor)
-            b->taken[tensor - b->plan->ckpt->tensors] = true;
+        if (size < (int)sizeof name)
+            tp_plan_leave_out(b, tp_checkpoint_find(b->plan->ckpt, name));
     }
 }
 
@@ -148,11 +146,9 @@ void tp_plan_leave_beside(struct tp_builder *b, uint32_t w)
     for (uint32_t i = 0; by && i < by->besides; i++) {
         if (by->beside[i].is < TP_BESIDE_MARKER)
             continue;
-        const struct tp_tensor *tensor = find_beside(b->plan, weight, by->beside[i].suffix);
-        if (tensor)
-            b->taken[tensor - b->plan->ckpt->tensors] = true;
+        tp_plan_leave_out(b, find_beside(b->plan, weight, by->beside[i].suffix));
         if (by->beside[i].is == TP_BESIDE_MARKER)
-            leave_root(b, weight, by->beside[i].suffix);
+            leave_markers(b, weight, by->beside[i].suffix);
     }
 }
 
@@ -177,7 +173,7 @@ static enum tp_code read_scale(const struct tp_builder *b, const struct tp_tenso
                    (double)*number);
 }
 
-/* What is copied is looked at, too. */
+/* Scales that are copied as they are have to be positive numbers, too. */
 static enum tp_code check_scales(const struct tp_builder *b, const struct tp_tensor *tensor)
 {
     uint64_t count = tensor->bytes / (tp_dtype_bits(tensor->dtype) / 8);
@@ -196,7 +192,7 @@ enum tp_code tp_plan_note_inputs(struct tp_builder *b)
         struct scales scales = scales_of(plan, weight_at(plan, unit->views[0].weight));
         struct tp_unit_form form;
         enum tp_code code;
-        if (!scales.tensor || b->taken[scales.tensor - plan->ckpt->tensors])
+        if (!scales.tensor || tp_plan_is_left_out(b, scales.tensor))
             continue;
         if ((code = check_scales(b, scales.tensor)))
             return code;
@@ -208,13 +204,14 @@ enum tp_code tp_plan_note_inputs(struct tp_builder *b)
     return TP_OK;
 }
 
-/* The scale of most room for activations, of two: the smaller one of divisors. */
+/* Of two scales the one that larger activations fit: the larger multiplier, the smaller divisor. */
 static float wider(float a, float b, bool divides)
 {
     return (a < b) == divides ? a : b;
 }
 
-/* Engines load a fused set as one matrix (q, k and v, gate and up): all have the widest scale. */
+/* Engines load a fused set (q, k and v; gate and up) as one matrix, so all of it gets the widest
+ * scale of its parts, of which each is a weight of its own here. */
 static enum tp_code widen_by_set(const struct tp_builder *b, const struct tp_weight *weight,
                                  struct scales own, float *fused)
 {
@@ -224,7 +221,7 @@ static enum tp_code widen_by_set(const struct tp_builder *b, const struct tp_wei
     if (!own.tensor ||
         !tp_name_fused(&b->plan->weights->facts, weight->name, key, sizeof key, &set))
         return TP_OK;
-    const char *end = own.tensor->name + strlen(weight->name); /* with the joint */
+    const char *end = own.tensor->name + strlen(weight->name); /* from the separator on */
     for (size_t p = 0; p < set.set->parts && code == TP_OK; p++) {
         float number;
         int size = snprintf(name, sizeof name, "%.*s%s%s", (int)set.module, weight->name,
@@ -248,7 +245,8 @@ static enum tp_code check_scale(const struct tp_builder *b, const struct tp_unit
     return tp_fail(b->err, TP_E_INPUT, "its activation scale would be %g", (double)scale);
 }
 
-/* The scale of the parts of experts [first, end), in the unit's kind. */
+/* The widest scale of all parts of the experts [first, end), as the unit's format stores it: a
+ * multiplier or a divisor. */
 static enum tp_code fused_scale(struct tp_builder *b, const struct tp_unit *unit,
                                 uint64_t first, uint64_t end, float *fused)
 {
@@ -275,7 +273,8 @@ static enum tp_code fused_scale(struct tp_builder *b, const struct tp_unit *unit
     return check_scale(b, unit, *fused);
 }
 
-/* The same of what was measured: the largest activations become the largest value that there is. */
+/* The same from a file of importance: the largest activation that was measured becomes the largest
+ * value of the format. */
 static enum tp_code measured_scale(struct tp_builder *b, const struct tp_unit *unit,
                                    uint64_t first, uint64_t end, float *scale)
 {
@@ -294,7 +293,7 @@ static enum tp_code measured_scale(struct tp_builder *b, const struct tp_unit *u
     return check_scale(b, unit, *scale);
 }
 
-/* Where the scales of a unit come from. */
+/* Where the scales of a unit come from: its source, or the file of importance. */
 enum from { FROM_NOWHERE, FROM_SOURCE, FROM_FILE };
 
 static enum tp_code find_origin(struct tp_builder *b, const struct tp_unit *unit, enum from *from)
@@ -321,9 +320,9 @@ static enum tp_code find_origin(struct tp_builder *b, const struct tp_unit *unit
                    (unsigned long long)views);
 }
 
-/* What the tensor of the unit's scales holds: one number for each expert, or one. */
-static enum tp_code fill(struct tp_builder *b, const struct tp_unit *unit, enum from from,
-                         float *numbers, uint64_t count)
+/* The numbers of the unit's tensor of scales: one for each expert, or one for all of them. */
+static enum tp_code make_numbers(struct tp_builder *b, const struct tp_unit *unit, enum from from,
+                                 float *numbers, uint64_t count)
 {
     enum tp_code (*scale)(struct tp_builder *, const struct tp_unit *, uint64_t, uint64_t, float *) =
         from == FROM_FILE ? measured_scale : fused_scale;
@@ -340,7 +339,8 @@ static enum tp_code fill(struct tp_builder *b, const struct tp_unit *unit, enum 
     return code;
 }
 
-static enum tp_code add(struct tp_builder *b, const struct tp_unit *unit, enum from from)
+/* Adds the tensor of the unit's scales to what is kept. */
+static enum tp_code add_scales(struct tp_builder *b, const struct tp_unit *unit, enum from from)
 {
     const struct tp_format_inputs *inputs = &unit->form->format->inputs;
     const struct tp_weight *first = weight_at(b->plan, unit->views[0].weight);
@@ -358,7 +358,7 @@ static enum tp_code add(struct tp_builder *b, const struct tp_unit *unit, enum f
     made.constant = tp_store_copy(&plan->store, &constant, sizeof constant, b->err);
     if (!numbers || !made.name || !made.shape || !made.constant)
         return TP_E_MEMORY;
-    enum tp_code code = fill(b, unit, from, numbers, count);
+    enum tp_code code = make_numbers(b, unit, from, numbers, count);
     const struct tp_tensor *tensor = scales_of(plan, first).tensor;
     if (code == TP_OK) /* what was measured stands where its weight does */
         code = tp_plan_add_kept(b, from == FROM_FILE ? first->tensor[0]
@@ -372,7 +372,7 @@ static enum tp_code add(struct tp_builder *b, const struct tp_unit *unit, enum f
     return kept->made ? TP_OK : TP_E_MEMORY;
 }
 
-/* A tensor that has the name of an activation scale, and not what one is. */
+/* A tensor that has the name of an activation scale and does not hold one. */
 static enum tp_code refuse_misfit(const struct tp_builder *b, const struct tp_tensor *tensor)
 {
     char shape[TP_PLAN_SHAPE];
@@ -384,7 +384,7 @@ static enum tp_code refuse_misfit(const struct tp_builder *b, const struct tp_te
                    tp_dtype_name(tensor->dtype), tp_plan_shape_text(tensor, shape));
 }
 
-static enum tp_code refuse(const struct tp_builder *b, const struct tp_unit *unit)
+static enum tp_code refuse_missing(const struct tp_builder *b, const struct tp_unit *unit)
 {
     const struct tp_tensor *misfit = NULL;
     for (uint64_t i = 0; i < tp_unit_views(unit); i++) {
@@ -410,9 +410,9 @@ enum tp_code tp_plan_add_inputs(struct tp_builder *b, struct tp_unit *unit)
         return TP_OK;
     enum tp_code code = wanted ? find_origin(b, unit, &from) : TP_OK;
     if (code == TP_OK && wanted && !from && inputs->why && !b->request->bare)
-        return refuse(b, unit);
+        return refuse_missing(b, unit);
     if (code == TP_OK && from)
-        code = add(b, unit, from);
+        code = add_scales(b, unit, from);
     unit->form->inputs = from != FROM_NOWHERE;
     for (uint64_t i = 0; i < tp_unit_views(unit) && code == TP_OK; i++) {
         tp_plan_leave_inputs(b, unit->views[i].weight);

@@ -259,7 +259,7 @@ static void leave_spares(struct tp_builder *b, const struct tp_weight *weight)
 {
     for (uint32_t t = tp_source_unused(b->plan->ckpt, weight, 0); t != TP_NO_TENSOR;
          t = tp_source_unused(b->plan->ckpt, weight, t + 1))
-        b->taken[t] = true;
+        tp_plan_leave_out(b, &b->plan->ckpt->tensors[t]);
 }
 
 /* Whether a weight becomes another. */
