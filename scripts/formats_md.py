@@ -75,7 +75,8 @@ def output_row(out):
     if "per" in out:
         holds += f", one for {listing(out['per'])}"
     where = out.get("layout") or ("words " + ", ".join(out["words"]) if "words" in out else "one number")
-    return [code(out["suffix"]), f"{out['dtype']} {listing(out['shape'])}", holds, code(where)]
+    name = code(out["suffix"]) if out["suffix"] else "S itself"
+    return [name, f"{out['dtype']} {listing(out['shape'])}", holds, code(where)]
 
 
 def table(head, rows):
@@ -83,12 +84,12 @@ def table(head, rows):
     return lines + ["| " + " | ".join(str(c).replace("|", "\\|") for c in row) + " |" for row in rows]
 
 
-PARTS = {"gated": "Of gate and up, S = 2 stretches",
-         "up": "Of the first matrix of experts without a gate, or with interleaved rows",
-         "down": "Of the last matrix of experts",
-         "down_ungated": "Of the last matrix of experts without a gate",
-         "wide": "Of a matrix, where it then takes less room",
-         "bias": "Of a bias"}
+PARTS = {"gated": "weights that hold gate and up (two stretches, S = 2)",
+         "up": "the first matrix of experts without a gate, or with interleaved rows",
+         "down": "the last matrix of experts",
+         "down_ungated": "the last matrix of experts without a gate",
+         "wide": "a matrix that is no expert, if it takes less room so",
+         "bias": "a bias"}
 
 # What vLLM 0.33's default kernels read, from A100 to RTX 50; the first that there is, "=" as loaded.
 GPUS = ["A100 (sm80)", "L40S, RTX 4090 (sm89)", "H100, H200 (sm90)", "B200 (sm100)", "RTX 50 (sm120)"]
@@ -121,20 +122,32 @@ def defaults(formats):
         table(["weights"] + GPUS, [[what] + [cell(w) for w in row] for what, row in DEFAULTS])
 
 
+def joined(words):
+    return ", ".join(words[:-1]) + " and " * (len(words) > 1) + words[-1]
+
+
+def variant(part, whose):
+    """The sentence about a part, and its table: "For a bias, P is `align(N,64)`, and ..."."""
+    says = []
+    if part.get("let"):
+        says.append(joined([f"{name} is {code(text)}" for name, text in part["let"].items()]))
+    outputs = part.get("outputs", [])
+    if outputs:
+        says.append("the tensors are" if len(outputs) > 1 else "the tensor is")
+    lines = ["", f"For {whose}, " + ", and ".join(says or ["all is the same"]) + (":" if outputs else ".")]
+    if outputs:
+        lines += [""] + table(["tensor", "stored as", "holds", "layout"], map(output_row, outputs))
+    return lines
+
+
 def variants(fmt, of=""):
     """What the format is for some weights only."""
     lines = []
-    for key, words in PARTS.items():
-        part = fmt.get(key)
-        if not part:
-            continue
-        lines += ["", f"{words}{of}:" + (" with " + "; ".join(abbreviations(part))
-                                         if part.get("let") else "")]
-        if "outputs" in part:
-            lines += [""] + table(["tensor", "stored as", "holds", "layout"],
-                                  map(output_row, part["outputs"]))
-        if key == "bias":
-            lines += variants(part, " of such weights, its bias")
+    for key, whose in PARTS.items():
+        if fmt.get(key):
+            lines += variant(fmt[key], of + whose)
+        if fmt.get(key) and key == "bias":
+            lines += variants(fmt[key], "the bias of ")
     return lines
 
 
