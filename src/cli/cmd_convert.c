@@ -1,7 +1,6 @@
 /* `tilepack convert` and `tilepack plan` (the same without writing). */
 #include "cli/cmd.h"
 
-#include "base/num.h"
 #include "cli/exact_report.h"
 #include "cli/human.h"
 #include "cli/left_plain.h"

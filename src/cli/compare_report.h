@@ -3,7 +3,6 @@
 #ifndef TP_CLI_COMPARE_REPORT_H
 #define TP_CLI_COMPARE_REPORT_H
 
-#include "cli/options.h"
 #include "pack/check/estimate.h"
 
 #include <stdio.h>

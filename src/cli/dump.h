@@ -4,7 +4,6 @@
 #define TP_CLI_DUMP_H
 
 #include "cli/human.h"
-#include "cli/options.h"
 #include "cli/report.h"
 #include "cli/session.h"
 #include "pack/inspect/inspect.h"

@@ -5,8 +5,6 @@
 #include "cli/picture.h"
 #include "cli/report.h"
 
-#include <stdlib.h>
-#include <string.h>
 
 /* Has no character that markup takes for itself, so that the page is well-formed XML, too. */
 static const char script[] =

@@ -5,7 +5,6 @@
 #include "pack/format/format_keywords.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static void put_params(FILE *out, const struct tp_format *format)
 {

@@ -2,7 +2,6 @@
 #include "cli/measures.h"
 
 #include "cli/report.h"
-#include "cli/search_report.h"
 
 enum { ERROR_TEXT = 128 };
 

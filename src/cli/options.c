@@ -6,7 +6,6 @@
 #include "base/isa.h"
 #include "base/similar.h"
 
-#include <ctype.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>

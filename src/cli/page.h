@@ -6,7 +6,6 @@
 
 #include "pack/os/below.h"
 
-#include <stdint.h>
 #include <stdio.h>
 
 struct tp_page {

@@ -7,7 +7,6 @@
 #ifndef TP_CLI_PICTURE_H
 #define TP_CLI_PICTURE_H
 
-#include "cli/session.h"
 #include "pack/inspect/inspect.h"
 
 #include <stdio.h>

@@ -11,8 +11,6 @@
 #include "cli/writer.h"
 #include "pack/os/clock.h"
 
-#include <errno.h>
-#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>

@@ -4,7 +4,6 @@
 #include "cli/report.h"
 
 #include "cli/print_text.h"
-#include "cli/human.h"
 #include "cli/progress.h"
 
 #include <errno.h>

@@ -134,7 +134,7 @@ EOF
 check rows "$test_cuda" --cases 20 --per-format "${TILEPACK_GPU_CASES:-10000}" --threads "$(nproc)"
 library=$(dirname "$test_cuda")/test_library_cuda # tilepack.h on device pointers
 [ -x "$library" ] && check library "$library"
-device=$(dirname "$test_cuda")/test_device # sums, lanes; fails an allocation on purpose
+device=$(dirname "$test_cuda")/test_device # slots; fails an allocation on purpose
 [ -x "$device" ] && check device "$device"
 gemm=$(dirname "$test_cuda")/test_gemm # the FP8 GEMM of the plug-in, exactly
 [ -x "$gemm" ] && check gemm "$gemm"

@@ -41,9 +41,8 @@ struct tp_cuda_device {
     char name[TP_CUDA_NAME];
     int major, minor;        /* compute capability */
     int multiprocessors;
-    uint64_t memory_total, memory_free; /* bytes; free at the time of the call */
+    uint64_t memory_free;    /* bytes, at the time of the call */
     uint64_t l2_bytes;
-    bool usable; /* compute capability 8.0 or later: the kernels run there */
 };
 
 /* Devices as the CUDA runtime numbers them; 0 without a driver, a GPU, CUDA in the
@@ -144,25 +143,6 @@ enum tp_code tp_cuda_copier_finish(struct tp_cuda_copier *copier, unsigned worke
 
 /* Waits for all copies. NULL is legal. */
 void tp_cuda_copier_close(struct tp_cuda_copier *copier);
-
-/* ---- comparison ---------------------------------------------------------- */
-
-/* Sums over pairs of values. Added up in a fixed tree (see cuda_compare.cu), so the
- * same input gives the same bits on every run and every device. */
-struct tp_cuda_errors {
-    double sum_error2, sum_value2; /* of (a-b)^2 and of b^2 */
-    float max_error;               /* NaN pairs and equal infinities count as equal */
-    uint64_t differing, first;     /* values whose bits differ; the first of them */
-};
-
-/* Device memory that tp_cuda_compare() needs for `count` values. */
-uint64_t tp_cuda_compare_scratch(uint64_t count);
-
-/* a, b, scratch: device pointers; a and b hold `count` values of `dtype` (F32, BF16,
- * F16). Waits for the stream. */
-enum tp_code tp_cuda_compare(enum tp_dtype dtype, const void *a, const void *b, uint64_t count,
-                             void *scratch, void *stream, struct tp_cuda_errors *errors,
-                             struct tp_err *err);
 
 #ifdef __cplusplus
 }

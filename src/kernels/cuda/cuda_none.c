@@ -43,15 +43,6 @@ enum tp_code tp_cuda_run(struct tp_cuda_slot *slot, struct tp_cuda_call *call,
 
 void tp_cuda_close(struct tp_cuda_slot *slot) {}
 
-uint64_t tp_cuda_compare_scratch(uint64_t count) { return 0; }
-
-enum tp_code tp_cuda_compare(enum tp_dtype dtype, const void *a, const void *b, uint64_t count,
-                             void *scratch, void *stream, struct tp_cuda_errors *errors,
-                             struct tp_err *err)
-{
-    return none(err);
-}
-
 enum tp_code tp_cuda_enter(int device, int *before, struct tp_err *err)
 {
     *before = 0;

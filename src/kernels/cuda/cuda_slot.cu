@@ -107,7 +107,6 @@ extern "C" enum tp_code tp_cuda_query(int device, struct tp_cuda_device *info,
     info->minor = p.minor;
     info->multiprocessors = p.multiProcessorCount;
     info->l2_bytes = (uint64_t)p.l2CacheSize;
-    info->usable = p.major >= 8;
     cudaGetDevice(&before);
     error = cudaSetDevice(device);
     if (error == cudaSuccess)
@@ -116,7 +115,6 @@ extern "C" enum tp_code tp_cuda_query(int device, struct tp_cuda_device *info,
     if (error != cudaSuccess)
         return fail_cuda(err, error, "cannot ask for the memory of the GPU");
     info->memory_free = free_bytes;
-    info->memory_total = total;
     return TP_OK;
 }
 

@@ -35,7 +35,7 @@ const struct tp_element_traits tp_elements[TP_ELEM_COUNT] = {
     [TP_ELEM_INT4] = {"int4", 4, .has_table = true},
     [TP_ELEM_E2M1] = {"e2m1", 4, .dtype = TP_F4, .value = e2m1},
     [TP_ELEM_E4M3] = {"e4m3", 8, .dtype = TP_F8_E4M3, .value = e4m3},
-    [TP_ELEM_E4M3X8] = {"e4m3x8", 64, .is_group = true, .value = e4m3x8},
+    [TP_ELEM_E4M3X8] = {"e4m3x8", 64, .value = e4m3x8},
     [TP_ELEM_E8M0] = {"e8m0", 8, .dtype = TP_F8_E8M0, .value = e8m0},
     [TP_ELEM_BF16] = {"bf16", 16, .is_float = true, .dtype = TP_BF16, .value = bf16},
     [TP_ELEM_F16] = {"f16", 16, .is_float = true, .dtype = TP_F16, .value = f16},

@@ -21,7 +21,6 @@ struct tp_element_traits {
     uint8_t bits;
     bool is_float;       /* a number of IEEE's kind: BF16, F16, F32 */
     bool has_table;      /* a code that tp_op.table maps to what is stored */
-    bool is_group;       /* multiples of one scale, which tp_op calls GROUP8 */
     enum tp_dtype dtype; /* which safetensors has for one such number, or NONE */
     double (*value)(const uint8_t *at); /* the number by itself, of little-endian bytes or a
                             nibble; NULL: it needs the operation's table */

@@ -9,7 +9,6 @@
 #include "base/num.h"
 #include "kernels/op/distance.h"
 #include "kernels/op/kernel.h"
-#include "kernels/op/plane.h"
 #include "pack/run/packed_io.h"
 #include "pack/source/weight_complete.h"
 #include "pack/run/plain_rows.h"

@@ -7,7 +7,6 @@
  */
 #include "pack/check/verify.h"
 
-#include "base/num.h"
 #include "base/suffix.h"
 #include "pack/run/budget.h"
 #include "pack/source/invariants.h"
@@ -19,7 +18,6 @@
 #include "pack/source/page_cache.h"
 #include "pack/source/words_check.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -480,7 +478,6 @@ static enum tp_code check_layouts(struct verify *v, const struct tp_weight *weig
         if (code && (code = tp_verify_problem(v->report, v->ckpt->files[tensor->file].name,
                                               tensor->name, v->err, "%s", err.what)))
             return code;
-        v->report->layouts++;
     }
     return TP_OK;
 }

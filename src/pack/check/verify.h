@@ -8,7 +8,6 @@
 
 #include "pack/check/verify_values.h"
 #include "pack/run/device.h"
-#include "pack/run/run.h"
 
 /* One thing that is not as it should be. `file` and `tensor` may be NULL. */
 struct tp_problem {
@@ -18,7 +17,7 @@ struct tp_problem {
 struct tp_verify_report {
     bool by_tilepack;  /* false: only the structure could be checked */
     size_t shards, others, tensors, packed; /* others: further files of the manifest */
-    size_t hashed, layouts, padded; /* files, distinct layouts, tensors with padding */
+    size_t hashed, padded; /* files, tensors with padding */
     size_t digests;                 /* files whose SHA-256 was compared, without the note of one
                                        that differs */
     uint64_t bytes;                 /* of all files that were read */

@@ -13,7 +13,6 @@
 #include "pack/run/budget.h"
 #include "pack/run/run.h"
 #include "pack/sink/compress.h"
-#include "pack/source/index.h"
 #include "pack/source/invariants.h"
 #include "pack/text/name_set.h"
 

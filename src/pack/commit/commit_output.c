@@ -7,7 +7,6 @@
 
 #include "base/num.h"
 #include "pack/commit/partial_name.h"
-#include "pack/os/below.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,7 +9,6 @@
 
 #include "pack/file/leafhash.h"
 #include "pack/run/read_sums.h"
-#include "pack/text/text.h"
 
 #define TP_JOURNAL_NAME ".tilepack-journal"
 

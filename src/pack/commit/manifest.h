@@ -5,7 +5,6 @@
 #define TP_PACK_MANIFEST_H
 
 #include "pack/commit/manifest_read.h"
-#include "pack/file/sums.h"
 #include "pack/plan/unit/plan.h"
 #include "pack/text/text.h"
 

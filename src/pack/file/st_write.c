@@ -4,7 +4,6 @@
 
 #include "base/num.h"
 
-#include <string.h>
 
 static enum tp_code add_metadata(struct tp_text *out, const struct tp_st_meta *meta, size_t count,
                                  struct tp_err *err)

@@ -9,7 +9,6 @@
 #include "pack/run/packed_io.h"
 #include "pack/source/weight_complete.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

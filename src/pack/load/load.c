@@ -14,7 +14,6 @@
 #include "pack/load/load_hash.h"
 #include "pack/os/os.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 

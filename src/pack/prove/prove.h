@@ -9,7 +9,6 @@
 #define TP_PACK_PROVE_H
 
 #include "pack/prove/prove_kernels.h"
-#include "pack/source/weights.h"
 
 #include <stdatomic.h>
 

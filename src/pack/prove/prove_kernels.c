@@ -3,7 +3,6 @@
  * the others, by the tile first and then by the cluster. */
 #include "pack/prove/prove_kernels.h"
 
-#include "base/num.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,7 +4,6 @@
 #ifndef TP_PACK_PROVE_ROWS_H
 #define TP_PACK_PROVE_ROWS_H
 
-#include "base/error.h"
 
 #include <stdint.h>
 

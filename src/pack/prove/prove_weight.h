@@ -7,7 +7,6 @@
 #include "pack/inspect/inspect.h"
 #include "pack/prove/prove_load.h"
 #include "pack/prove/prove_reference.h"
-#include "pack/source/weights.h"
 
 /* The kind of kernel that reads the weight (enum tilepack_prove_kind), or 0: there is none, as
  * formats and blocks are. */

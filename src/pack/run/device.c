@@ -5,7 +5,6 @@
 #include "kernels/cuda/cuda.h"
 #include "pack/os/clock.h"
 #include "pack/os/os.h"
-#include "pack/plan/cut/box.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,6 @@
 #ifndef TP_PACK_PLAIN_ROWS_H
 #define TP_PACK_PLAIN_ROWS_H
 
-#include "pack/plan/cut/box.h"
 #include "pack/sink/sink.h"
 
 /* Rows [row, row + rows) and columns [k, k + columns) of one expert, compact and row

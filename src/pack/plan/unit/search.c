@@ -2,7 +2,6 @@
  */
 #include "pack/plan/unit/build.h"
 
-#include "base/num.h"
 #include "pack/file/leafhash.h"
 #include "pack/os/os.h"
 
