@@ -9,23 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static void add_words(struct tp_text *text, const char *const *words, size_t count,
-                      struct tp_err *err)
-{
-    for (size_t i = 0; i < count; i++) {
-        tp_text_add_word(text, i ? ", " : "", err);
-        tp_text_add_word(text, words[i], err);
-    }
-}
-
-/* One fact, unless some of its words, or of those before it, found no memory. Frees the text. */
-static void print_text(const char *name, struct tp_text *text, const struct tp_err *err)
-{
-    if (text->data && err->code == TP_OK)
-        tp_print_fact(name, text->data);
-    tp_text_free(text);
-}
-
 static int print_list(void)
 {
     static const struct tp_field fields[] = {{"name", "name", TP_LEFT},
@@ -38,26 +21,13 @@ static int print_list(void)
     tp_table_open(&table, fields, 3, NULL);
     for (size_t i = 0; i < count; i++) {
         struct tp_text types = {0};
-        add_words(&types, models[i]->type, models[i]->types, &err);
+        tp_add_words(&types, models[i]->type, models[i]->types, &err);
         tp_object(&table.w, NULL, tp_str("name", models[i]->name),
                   tp_str("title", models[i]->title),
                   tp_str("types", types.data ? types.data : "(any)"));
         tp_text_free(&types);
     }
-    int status = tp_table_end(&table);
-    if (status == TP_OK && err.code)
-        return tp_report_error(&err);
-    if (status == TP_OK)
-        printf("\n'tilepack models NAME' shows what is known of one of them.\n");
-    return status;
-}
-
-static void print_words(const char *name, const char *const *words, size_t count,
-                        struct tp_err *err)
-{
-    struct tp_text text = {0};
-    add_words(&text, words, count, err);
-    print_text(name, &text, err);
+    return tp_list_end(&table, "models", &err);
 }
 
 static void print_keeps(const struct tp_model *model, struct tp_err *err)
@@ -70,7 +40,7 @@ static void print_keeps(const struct tp_model *model, struct tp_err *err)
         for (size_t m = 0; m < keep->modules; m++)
             tp_text_addf(&text, err, "%s%s", m ? ", " : "", keep->module[m].text);
         tp_text_addf(&text, err, ": %s%s", keep->why, keep->linear ? "" : " (no linear layer)");
-        print_text(i ? "" : "keeps", &text, err);
+        tp_print_text_fact(i ? "" : "keeps", &text, err);
     }
 }
 
@@ -87,7 +57,7 @@ static void print_stacks(const struct tp_model *model, struct tp_err *err)
             tp_text_addf(&text, err, "; engines call it %s", stack->engines);
         if (stack->kept)
             tp_text_addf(&text, err, "; kept: %s", stack->kept);
-        print_text(i ? "" : "stacks", &text, err);
+        tp_print_text_fact(i ? "" : "stacks", &text, err);
     }
 }
 
@@ -95,7 +65,7 @@ static void print_fused(const struct tp_model *model, struct tp_err *err)
 {
     static const char *const parts[] = {"gate and up", "three parts alike", "q, k and v", "heads"};
     for (size_t i = 0; i < model->fuseds; i++)
-        print_words(i ? "" : "fused", model->fused[i].part, model->fused[i].parts, err);
+        tp_print_words(i ? "" : "fused", model->fused[i].part, model->fused[i].parts, err);
     for (size_t i = 0; i < model->mergeds; i++) {
         char text[400];
         snprintf(text, sizeof text, "%s: %s in one", model->merged[i].module.text,
@@ -113,11 +83,11 @@ static void print_parallel(const struct tp_model *model, struct tp_err *err)
         for (size_t m = 0; m < is->modules; m++)
             tp_text_addf(&text, err, "%s%s", m ? ", " : "", is->module[m].text);
         tp_text_addf(&text, err, ": %s", cuts[is->cut]);
-        print_text(i ? "" : "parallel", &text, err);
+        tp_print_text_fact(i ? "" : "parallel", &text, err);
     }
     for (size_t i = 0; i < model->label_sets; i++) {
         size_t first = model->labels[i].matrix[TP_EXPERT_GATE] ? TP_EXPERT_GATE : TP_EXPERT_UP;
-        print_words(i ? "" : "experts", model->labels[i].matrix + first,
+        tp_print_words(i ? "" : "experts", model->labels[i].matrix + first,
                     TP_EXPERT_MATRICES - first, err);
     }
 }
@@ -135,8 +105,8 @@ static int print_one(const struct tp_model *model)
 {
     struct tp_err err = {0};
     printf("%s%s%s: %s\n\n", tp_style("1"), model->name, tp_style("0"), model->title);
-    print_words("model_type", model->type, model->types, &err);
-    print_words("architecture", model->architecture, model->architectures, &err);
+    tp_print_words("model_type", model->type, model->types, &err);
+    tp_print_words("architecture", model->architecture, model->architectures, &err);
     for (size_t i = 0; i < model->sources; i++)
         tp_print_fact(i ? "" : "source", model->source[i]);
     print_keeps(model, &err);
@@ -165,13 +135,6 @@ static int print_json(const struct tp_model *one)
     return tp_json_close(&w);
 }
 
-static int unknown(const char *name)
-{
-    struct tp_err err = {0};
-    tp_refuse(&err, TP_E_USAGE, "'tilepack models' lists them", "there is no model '%s'", name);
-    return tp_report_usage("models", &err);
-}
-
 int tp_cmd_models(const struct tp_options *o)
 {
     const struct tp_model *model = NULL;
@@ -181,7 +144,7 @@ int tp_cmd_models(const struct tp_options *o)
     if (err.code || (o->arg.count && tp_model_get(o->arg.item[0], &model, &err)))
         return tp_report_error(&err);
     if (o->arg.count && !model)
-        return unknown(o->arg.item[0]);
+        return tp_unknown_name("models", "model", o->arg.item[0]);
     if (o->json)
         return print_json(model);
     return model ? print_one(model) : print_list();

@@ -8,10 +8,12 @@
 
 #include <stdio.h>
 
-static void join(struct tp_text *text, const char *const words[TP_MAX_WORDS], struct tp_err *err)
+static size_t count_of(const char *const words[TP_MAX_WORDS])
 {
-    for (size_t i = 0; i < TP_MAX_WORDS && words[i]; i++)
-        tp_text_addf(text, err, "%s%s", i ? ", " : "", words[i]);
+    size_t count = 0;
+    while (count < TP_MAX_WORDS && words[count])
+        count++;
+    return count;
 }
 
 static int print_list(void)
@@ -27,34 +29,13 @@ static int print_list(void)
     tp_table_open(&table, fields, 4, NULL);
     for (size_t i = 0; i < count; i++) {
         struct tp_text methods = {0};
-        join(&methods, all[i]->method, &err);
+        tp_add_words(&methods, all[i]->method, count_of(all[i]->method), &err);
         tp_object(&table.w, NULL, tp_str("name", all[i]->name), tp_str("title", all[i]->title),
                   tp_str("methods", methods.data ? methods.data : ""),
                   tp_str("read", all[i]->refused ? "no" : "yes"));
         tp_text_free(&methods);
     }
-    int status = tp_table_end(&table);
-    if (status == TP_OK && err.code)
-        return tp_report_error(&err);
-    if (status == TP_OK)
-        printf("\n'tilepack quantizers NAME' shows what is known of one of them.\n");
-    return status;
-}
-
-/* One fact, unless its words found no memory. Frees the text. */
-static void print_text(const char *name, struct tp_text *text)
-{
-    if (text->data)
-        tp_print_fact(name, text->data);
-    tp_text_free(text);
-}
-
-static void print_words(const char *name, const char *const words[TP_MAX_WORDS],
-                        struct tp_err *err)
-{
-    struct tp_text text = {0};
-    join(&text, words, err);
-    print_text(name, &text);
+    return tp_list_end(&table, "quantizers", &err);
 }
 
 static void print_form(const struct tp_quantizer_form *form, bool first, struct tp_err *err)
@@ -68,19 +49,19 @@ static void print_form(const struct tp_quantizer_form *form, bool first, struct 
         tp_text_addf(&text, err, ", stored [E,K,N]");
     if (form->refused)
         tp_text_addf(&text, err, "; refused: %s", form->refused);
-    print_text(first ? "reads" : "", &text);
+    tp_print_text_fact(first ? "reads" : "", &text, err);
 }
 
 static int print_one(const struct tp_quantizer *q)
 {
     struct tp_err err = {0};
     printf("%s%s%s: %s\n\n", tp_style("1"), q->name, tp_style("0"), q->title);
-    print_words("quant_method", q->method, &err);
+    tp_print_words("quant_method", q->method, count_of(q->method), &err);
     tp_print_fact("source", q->source);
     tp_print_fact("described in", q->file ? q->file : "config.json");
     if (q->refused)
         tp_print_fact("refused", q->refused);
-    print_words("known by", q->sign, &err);
+    tp_print_words("known by", q->sign, count_of(q->sign), &err);
     for (uint32_t i = 0; i < q->refusals; i++)
         tp_print_fact(i ? "" : "refuses", q->refusal[i].why);
     for (uint32_t i = 0; i < q->lists; i++)
@@ -112,11 +93,8 @@ int tp_cmd_quantizers(const struct tp_options *o)
     struct tp_err err = {0};
     if (tp_quantizers_check(&err))
         return tp_report_error(&err);
-    if (o->arg.count && !(one = tp_quantizer_find(o->arg.item[0]))) {
-        tp_err_hint(&err, "'tilepack quantizers' lists them");
-        tp_fail(&err, TP_E_USAGE, "there is no quantizer '%s'", o->arg.item[0]);
-        return tp_report_usage("quantizers", &err);
-    }
+    if (o->arg.count && !(one = tp_quantizer_find(o->arg.item[0])))
+        return tp_unknown_name("quantizers", "quantizer", o->arg.item[0]);
     if (o->json)
         return print_json(one);
     return one ? print_one(one) : print_list();

@@ -15,11 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct tp_weight *weight_at(const struct tp_builder *b, uint32_t w)
-{
-    return &b->plan->weights->items[w];
-}
-
 static int by_name(const void *name, const void *weight)
 {
     return strcmp(name, ((const struct tp_weight *)weight)->name);
@@ -30,13 +25,13 @@ enum tp_code tp_plan_find_biases(struct tp_builder *b)
     const struct tp_weights *weights = b->plan->weights;
     size_t count = 0;
     for (uint32_t w = 0; w < weights->count; w++)
-        count += tp_plan_is_bias(weight_at(b, w));
+        count += tp_plan_is_bias(tp_weight_at(b, w));
     if (!(b->packed_biases = tp_os_zalloc(count + 1, sizeof *b->packed_biases, b->err)))
         return TP_E_MEMORY;
     for (uint32_t w = 0; w < weights->count; w++)
-        if (tp_plan_is_bias(weight_at(b, w)))
+        if (tp_plan_is_bias(tp_weight_at(b, w)))
             b->packed_biases[b->packed_bias_count++] =
-                (struct tp_name_key){weight_at(b, w)->name, w};
+                (struct tp_name_key){tp_weight_at(b, w)->name, w};
     tp_names_sort(b->packed_biases, count);
     return TP_OK;
 }
@@ -121,7 +116,7 @@ static enum fit fits_origin(const struct tp_weight_form *bias, const struct tp_w
 static void find_part(const struct tp_builder *b, const struct tp_view *view, uint64_t left,
                       struct parts *parts)
 {
-    const struct tp_weight *weight = weight_at(b, view->weight);
+    const struct tp_weight *weight = tp_weight_at(b, view->weight);
     struct tp_view *part = &parts->view[parts->count];
     uint64_t first = 0;
     *part = *view;
@@ -129,7 +124,7 @@ static void find_part(const struct tp_builder *b, const struct tp_view *view, ui
     parts->rows[parts->count] = left;
     parts->fit[parts->count] = FITS;
     if (part->weight != TP_NO_TENSOR)
-        parts->fit[parts->count] = fits_weight(weight_at(b, part->weight)->form, weight->form);
+        parts->fit[parts->count] = fits_weight(tp_weight_at(b, part->weight)->form, weight->form);
     for (uint32_t i = 0; i < weight->origins && part->weight == TP_NO_TENSOR; i++) {
         const struct tp_origin *origin = &weight->origin[i];
         uint64_t row = view->row - first, step = tp_max_u64(view->step, 1);
@@ -142,7 +137,7 @@ static void find_part(const struct tp_builder *b, const struct tp_view *view, ui
         part->step = (uint32_t)(step * tp_max_u64(origin->step, 1));
         parts->rows[parts->count] = tp_min_u64(left, (origin->rows - row - 1) / step + 1);
         if (w != TP_NO_TENSOR)
-            parts->fit[parts->count] = fits_origin(weight_at(b, w)->form, weight, origin);
+            parts->fit[parts->count] = fits_origin(tp_weight_at(b, w)->form, weight, origin);
         break;
     }
     parts->count++;
@@ -190,7 +185,7 @@ const char *tp_plan_bias_reason(const struct tp_builder *b, const struct tp_unit
         find_parts(b, unit, e, &parts);
         for (uint32_t i = 0; i < parts.count; i++) {
             uint32_t w = parts.view[i].weight;
-            const struct tp_weight *bias = w == TP_NO_TENSOR ? NULL : weight_at(b, w);
+            const struct tp_weight *bias = w == TP_NO_TENSOR ? NULL : tp_weight_at(b, w);
             if (e + i && !bias != !form) {
                 snprintf(text, size, "of its parts, some have a bias and others have none");
                 return text;
@@ -254,7 +249,7 @@ static void take(struct tp_builder *b, const struct tp_unit *unit)
         if (w < b->plan->weights->count)
             b->choices[w].done = true;
         else
-            tp_plan_leave_out(b, &b->plan->ckpt->tensors[weight_at(b, w)->tensor[0]]);
+            tp_plan_leave_out(b, &b->plan->ckpt->tensors[tp_weight_at(b, w)->tensor[0]]);
     }
 }
 
@@ -269,7 +264,7 @@ enum tp_code tp_plan_bias_of(struct tp_builder *b, const struct tp_unit *of, str
     find_parts(b, of, 0, &parts);
     if (parts.view[0].weight == TP_NO_TENSOR)
         return TP_OK;
-    const struct tp_weight_form *first = weight_at(b, parts.view[0].weight)->form;
+    const struct tp_weight_form *first = tp_weight_at(b, parts.view[0].weight)->form;
     memset(form, 0, sizeof *form); /* what lies between the members is compared, too */
     form->box = (struct tp_box3){of->form->box.e, of->form->box.n, 1};
     form->rank = of->form->rank;
@@ -298,7 +293,7 @@ static enum tp_code keep_with_weights(struct tp_builder *b)
     uint32_t count = (uint32_t)b->plan->weights->count;
     enum tp_code code = TP_OK;
     for (uint32_t w = 0; w < count && code == TP_OK && b->packed_bias_count; w++) {
-        const struct tp_weight *weight = weight_at(b, w);
+        const struct tp_weight *weight = tp_weight_at(b, w);
         if (b->choices[w].rule || !weight->form->format || tp_plan_is_bias(weight))
             continue;
         uint32_t bias = find_bias(b, weight->name, strlen(weight->name));

@@ -90,7 +90,7 @@ enum tp_code tp_unit_of_weight(struct tp_plan *plan, struct tp_unit *unit, enum 
 /* What another tool's GPTQ weight is, that readers know from config.json. */
 static enum tp_code note_gptq(struct tp_builder *b, uint32_t w, struct tp_unit *unit)
 {
-    const struct tp_weight *weight = &b->plan->weights->items[w];
+    const struct tp_weight *weight = tp_weight_at(b, w);
     struct tp_source_gptq gptq;
     struct tp_unit_form form;
     if (weight->origin || !weight->form->format->op.zero_add)
@@ -134,7 +134,7 @@ bool tp_plan_is_left_out(const struct tp_builder *b, const struct tp_tensor *ten
 
 enum tp_code tp_plan_keep_weight(struct tp_builder *b, uint32_t w, const char *reason)
 {
-    const struct tp_weight *weight = &b->plan->weights->items[w];
+    const struct tp_weight *weight = tp_weight_at(b, w);
     if (b->left_out && b->left_out[weight->tensor[0]])
         return TP_OK;
     enum tp_code code = weight->form->format ? add_kept_unit(b, w) : TP_OK;

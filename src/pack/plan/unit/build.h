@@ -53,6 +53,11 @@ struct tp_builder {
     uint64_t constants; /* bytes of them that are kept */
 };
 
+static inline const struct tp_weight *tp_weight_at(const struct tp_builder *b, uint32_t w)
+{
+    return &b->plan->weights->items[w];
+}
+
 /* The name that patterns see: "X.q_proj.weight", also for packed sources. It is the
  * tensor's own, or written into `buffer`. NULL + TP_E_UNSUPPORTED when too long. */
 enum { TP_FULL_NAME = 2048 };

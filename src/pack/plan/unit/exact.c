@@ -162,7 +162,7 @@ enum tp_code tp_plan_follow_sources(struct tp_builder *b)
     for (size_t i = 0; i < b->request->rule_count; i++)
         b->request->rules[i].follows = false; /* `compare` makes several plans of one request */
     for (uint32_t w = 0; w < b->plan->weights->count && code == TP_OK; w++) {
-        const struct tp_weight *weight = &b->plan->weights->items[w];
+        const struct tp_weight *weight = tp_weight_at(b, w);
         struct tp_rule *rule = b->choices[w].rule;
         if (!rule || tp_rule_searches(rule) || !weight->form->format || tp_plan_is_bias(weight) ||
             tp_op_is_number(&weight->form->op))

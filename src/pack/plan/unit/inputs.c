@@ -25,11 +25,6 @@ struct scales {
     bool divides;
 };
 
-static const struct tp_weight *weight_at(const struct tp_plan *plan, uint32_t w)
-{
-    return &plan->weights->items[w];
-}
-
 /* One number, or one for each expert. */
 static bool fits(const struct tp_tensor *tensor, uint64_t experts)
 {
@@ -102,10 +97,10 @@ static struct scales scales_of(const struct tp_plan *plan, const struct tp_weigh
  * multipliers or all divisors. */
 static bool have_scales(const struct tp_builder *b, const struct tp_unit *unit)
 {
-    struct scales first = scales_of(b->plan, weight_at(b->plan, unit->views[0].weight));
+    struct scales first = scales_of(b->plan, tp_weight_at(b, unit->views[0].weight));
     bool all = first.tensor != NULL;
     for (uint64_t i = 0; i < tp_unit_views(unit) && all; i++) {
-        const struct tp_weight *weight = weight_at(b->plan, unit->views[i].weight);
+        const struct tp_weight *weight = tp_weight_at(b, unit->views[i].weight);
         struct scales scales = scales_of(b->plan, weight);
         all = scales.tensor && scales.divides == first.divides &&
               weight->form->op.codec == unit->form->op.codec;
@@ -116,7 +111,7 @@ static bool have_scales(const struct tp_builder *b, const struct tp_unit *unit)
 void tp_plan_leave_inputs(struct tp_builder *b, uint32_t w)
 {
     struct suffix suffix[TP_MAX_BESIDE];
-    const struct tp_weight *weight = weight_at(b->plan, w);
+    const struct tp_weight *weight = tp_weight_at(b, w);
     size_t count = suffixes_of(weight->form, suffix);
     for (size_t i = 0; i < count; i++) {
         const struct tp_tensor *tensor = find_beside(b->plan, weight, suffix[i].text);
@@ -141,7 +136,7 @@ static void leave_markers(struct tp_builder *b, const struct tp_weight *weight, 
 
 void tp_plan_leave_beside(struct tp_builder *b, uint32_t w)
 {
-    const struct tp_weight *weight = weight_at(b->plan, w);
+    const struct tp_weight *weight = tp_weight_at(b, w);
     const struct tp_quantizer *by = weight->form->by;
     for (uint32_t i = 0; by && i < by->besides; i++) {
         if (by->beside[i].is < TP_BESIDE_MARKER)
@@ -189,7 +184,7 @@ enum tp_code tp_plan_note_inputs(struct tp_builder *b)
     struct tp_plan *plan = b->plan;
     for (size_t u = 0; u < plan->kept_unit_count; u++) {
         struct tp_unit *unit = &plan->kept_units[u];
-        struct scales scales = scales_of(plan, weight_at(plan, unit->views[0].weight));
+        struct scales scales = scales_of(plan, tp_weight_at(b, unit->views[0].weight));
         struct tp_unit_form form;
         enum tp_code code;
         if (!scales.tensor || tp_plan_is_left_out(b, scales.tensor))
@@ -251,14 +246,14 @@ static enum tp_code fused_scale(struct tp_builder *b, const struct tp_unit *unit
                                 uint64_t first, uint64_t end, float *fused)
 {
     uint32_t parts = unit->form->views_per_expert;
-    const struct tp_weight *weight = weight_at(b->plan, unit->views[0].weight);
+    const struct tp_weight *weight = tp_weight_at(b, unit->views[0].weight);
     struct scales own = scales_of(b->plan, weight);
     bool divides = own.divides;
     enum tp_code code = TP_OK;
     for (uint64_t i = first * parts; i < end * parts && code == TP_OK; i++) {
         struct tp_view view = tp_unit_view(unit, i / parts, (uint32_t)(i % parts));
         const struct tp_tensor *tensor =
-            scales_of(b->plan, weight_at(b->plan, view.weight)).tensor;
+            scales_of(b->plan, tp_weight_at(b, view.weight)).tensor;
         float number = 0;
         if (tensor) /* as have_scales() found */
             code = read_scale(b, tensor, view.expert, &number);
@@ -343,7 +338,7 @@ static enum tp_code make_numbers(struct tp_builder *b, const struct tp_unit *uni
 static enum tp_code add_scales(struct tp_builder *b, const struct tp_unit *unit, enum from from)
 {
     const struct tp_format_inputs *inputs = &unit->form->format->inputs;
-    const struct tp_weight *first = weight_at(b->plan, unit->views[0].weight);
+    const struct tp_weight *first = tp_weight_at(b, unit->views[0].weight);
     struct tp_plan *plan = b->plan;
     uint64_t count = inputs->single ? 1 : unit->form->box.e;
     struct tp_output made = {.bytes = 4 * count, .unit = UINT32_MAX, .dtype = TP_F32,
@@ -388,7 +383,7 @@ static enum tp_code refuse_missing(const struct tp_builder *b, const struct tp_u
 {
     const struct tp_tensor *misfit = NULL;
     for (uint64_t i = 0; i < tp_unit_views(unit); i++) {
-        const struct tp_weight *weight = weight_at(b->plan, unit->views[i].weight);
+        const struct tp_weight *weight = tp_weight_at(b, unit->views[i].weight);
         if (!find_scales(b->plan, weight, &misfit).tensor && misfit)
             return refuse_misfit(b, misfit);
     }

@@ -170,7 +170,7 @@ static const char *global_reason(const struct tp_builder *b, const struct tp_uni
 const char *tp_plan_unit_kind(const struct tp_builder *b, struct tp_unit *unit,
                               const struct tp_rule *rule, char *text, size_t size)
 {
-    const struct tp_weight *weight = &b->plan->weights->items[unit->views[0].weight];
+    const struct tp_weight *weight = tp_weight_at(b, unit->views[0].weight);
     struct tp_unit_form *form = unit->form;
     form->kind = TP_UNIT_ENCODE;
     form->dtype = weight->form->dtype;

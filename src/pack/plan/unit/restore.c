@@ -49,7 +49,7 @@ static enum tp_code add_fragment(struct tp_builder *b, struct fragments *fragmen
                                  const struct tp_origin *origin, uint32_t w, uint64_t e,
                                  uint64_t row)
 {
-    const struct tp_weight *weight = &b->plan->weights->items[w];
+    const struct tp_weight *weight = tp_weight_at(b, w);
     enum tp_code code = tp_os_grow((void **)&fragments->items, &fragments->capacity,
                                    fragments->count + 1, sizeof *fragments->items, b->err);
     if (code)
@@ -88,7 +88,7 @@ static bool origin_fits(const struct tp_weight *weight, const struct tp_origin *
 /* All fragments of one weight; what records nothing stood for S.weight. */
 static enum tp_code add_weight(struct tp_builder *b, struct fragments *fragments, uint32_t w)
 {
-    const struct tp_weight *weight = &b->plan->weights->items[w];
+    const struct tp_weight *weight = tp_weight_at(b, w);
     struct tp_origin *origins;
     uint32_t count;
     uint64_t row = 0;
@@ -239,7 +239,7 @@ static enum tp_code add_tensors(struct tp_builder *b, struct fragments *fragment
 /* A plain weight as a unit of its own dtype. */
 static enum tp_code add_plain(struct tp_builder *b, uint32_t w)
 {
-    const struct tp_weight *weight = &b->plan->weights->items[w];
+    const struct tp_weight *weight = tp_weight_at(b, w);
     struct tp_unit unit;
     enum tp_code code = tp_unit_of_weight(b->plan, &unit, TP_UNIT_PLAIN, w, b->err);
     if (code)
@@ -261,7 +261,7 @@ enum tp_code tp_plan_plain_units(struct tp_builder *b, enum tp_dtype dtype, bool
     for (uint32_t w = 0; w < b->plan->weights->count && code == TP_OK; w++) {
         if (skip && skip[w])
             continue;
-        if (b->plan->weights->items[w].form->format)
+        if (tp_weight_at(b, w)->form->format)
             code = add_weight(b, &fragments, w);
         else if (all)
             code = add_plain(b, w);

@@ -53,7 +53,7 @@ static enum tp_code find_all(struct tp_builder *b, struct tp_unit *unit, bool *f
     *found = false;
     for (uint64_t e = 0; e < unit->form->box.e && code == TP_OK; e++) {
         struct tp_view view = tp_unit_view(unit, e, 0);
-        const struct tp_weight *weight = &b->plan->weights->items[view.weight];
+        const struct tp_weight *weight = tp_weight_at(b, view.weight);
         char *name = name_of(weight, view.expert, view.row, b->err);
         bool alone = weight->origins && weight->origin[0].rank == 2;
         if (!name)

@@ -56,7 +56,7 @@ enum tp_code tp_choice_keep(struct tp_builder *b, uint32_t weight, bool refused,
     if (!choice->reason && !(choice->reason = shared_reason(b, text)))
         return TP_E_MEMORY;
     if (refused && b->request->strict) {
-        tp_err_tensor(b->err, b->plan->weights->items[weight].name);
+        tp_err_tensor(b->err, tp_weight_at(b, weight)->name);
         tp_err_hint(b->err, "leave it out with --exclude, or drop --strict to keep it as it is");
         return tp_fail(b->err, TP_E_UNSUPPORTED, "cannot be converted: %s", text);
     }
@@ -91,7 +91,7 @@ static enum tp_code first_rule(struct tp_request *request, const char *name,
 static enum tp_code default_reason(struct tp_builder *b, uint32_t w, const char *name,
                                    const char **reason)
 {
-    const struct tp_weight *weight = &b->plan->weights->items[w];
+    const struct tp_weight *weight = tp_weight_at(b, w);
     bool ignored = false;
     /* What is packed was meant to be, and a checkpoint of two kinds helps nobody. */
     struct tp_kept_name kept;
@@ -115,7 +115,7 @@ static enum tp_code default_reason(struct tp_builder *b, uint32_t w, const char 
 static enum tp_code refuse_unclear(struct tp_builder *b, uint32_t w,
                                    const struct tp_stack_name *stack)
 {
-    const struct tp_weight *weight = &b->plan->weights->items[w];
+    const struct tp_weight *weight = tp_weight_at(b, w);
     const struct tp_tensor *tensor = &b->plan->ckpt->tensors[weight->tensor[0]];
     unsigned long long e = tensor->shape[0], x = tensor->shape[1], y = tensor->shape[2];
     tp_err_tensor(b->err, tensor->name);
@@ -132,7 +132,7 @@ static enum tp_code refuse_unclear(struct tp_builder *b, uint32_t w,
 /* 3-D weights: expert stacks of known orientation, or what the user names. */
 static enum tp_code check_stack(struct tp_builder *b, uint32_t w, const char *name, bool asked)
 {
-    const struct tp_weight *weight = &b->plan->weights->items[w];
+    const struct tp_weight *weight = tp_weight_at(b, w);
     struct tp_stack_name stack;
     if (weight->form->rank != 3 || weight->form->format)
         return TP_OK;
@@ -167,7 +167,7 @@ static bool is_no_weight(const struct tp_weight *weight, const char *name)
  * if it held their placeholder. */
 static enum tp_code take(struct tp_builder *b, uint32_t w, struct tp_rule *rule)
 {
-    if (strstr(b->plan->weights->items[w].name, "{e}"))
+    if (strstr(tp_weight_at(b, w)->name, "{e}"))
         return tp_choice_keep(b, w, true, "its name holds {e}, which stands for the numbers of "
                               "experts where names are recorded");
     b->choices[w].rule = rule;
@@ -177,7 +177,7 @@ static enum tp_code take(struct tp_builder *b, uint32_t w, struct tp_rule *rule)
 /* A plain weight of a source that is quantized stays as its quantizer left it. */
 static bool stays_plain(const struct tp_builder *b, uint32_t w, const struct tp_rule *rule)
 {
-    return rule && rule->format && !b->plan->weights->items[w].form->format &&
+    return rule && rule->format && !tp_weight_at(b, w)->form->format &&
            (b->request->repack_only || (b->quantized && !b->request->plain && !rule->plain));
 }
 
@@ -185,7 +185,7 @@ static enum tp_code choose(struct tp_builder *b, uint32_t w)
 {
     struct tp_request *request = b->request;
     char buffer[TP_FULL_NAME];
-    if (request->repack_only && b->plan->weights->items[w].form->format)
+    if (request->repack_only && tp_weight_at(b, w)->form->format)
         return take(b, w, &request->rules[0]); /* whatever is packed, by whatever name */
     const char *name = tp_weight_full_name(b->plan, w, buffer, b->err);
     if (!name)
@@ -210,7 +210,7 @@ static enum tp_code choose(struct tp_builder *b, uint32_t w)
         reason = tp_engine_keeps(&b->plan->weights->facts, name, rule->format);
     if (code)
         return code;
-    if (!reason && rule && rule->format && is_no_weight(&b->plan->weights->items[w], name))
+    if (!reason && rule && rule->format && is_no_weight(tp_weight_at(b, w), name))
         reason = "no weight by its name, but a bias, a scale or another parameter of its own";
     if (!reason && left) {
         reason = b->quantized ? TP_REASON_LEFT : "not packed";
@@ -276,7 +276,7 @@ static enum tp_code include_matches_any(struct tp_builder *b, size_t i, bool *ma
     *matches = false;
     for (uint32_t w = 0; w < b->plan->weights->count && !*matches && code == TP_OK; w++) {
         const char *name = tp_weight_full_name(b->plan, w, buffer, b->err);
-        if (name && !b->plan->weights->items[w].form->format && name[tp_name_bias_base(name)])
+        if (name && !tp_weight_at(b, w)->form->format && name[tp_name_bias_base(name)])
             continue; /* a bias; scales may be those of codes that are refused later */
         code = name ? tp_request_include_matches(b->request, i, name, matches, b->err)
                     : b->err->code;

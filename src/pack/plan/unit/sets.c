@@ -26,11 +26,6 @@ struct unsuited {
     struct tp_names keys; /* numbered like the sets */
 };
 
-static const struct tp_weight *weight_at(const struct tp_builder *b, uint32_t w)
-{
-    return &b->plan->weights->items[w];
-}
-
 static const struct tp_model_facts *facts_of(const struct tp_builder *b)
 {
     return &b->plan->weights->facts;
@@ -39,7 +34,7 @@ static const struct tp_model_facts *facts_of(const struct tp_builder *b)
 /* Whether it is a stack that will be written expert by expert. */
 static bool is_split(const struct tp_builder *b, uint32_t w, struct tp_stack_name *stack)
 {
-    const struct tp_weight *weight = weight_at(b, w);
+    const struct tp_weight *weight = tp_weight_at(b, w);
     return weight->form->rank == 3 && !weight->form->interleaved && !b->request->no_stack &&
            b->choices[w].rule->format->experts == TP_EXPERTS_SPLIT &&
            tp_name_stack(facts_of(b), weight->name, stack) && !stack->is->kept;
@@ -49,10 +44,10 @@ static bool is_split(const struct tp_builder *b, uint32_t w, struct tp_stack_nam
 static struct tp_box3 written_box(const struct tp_builder *b, uint32_t w)
 {
     struct tp_stack_name stack;
-    struct tp_box3 box = weight_at(b, w)->form->box;
+    struct tp_box3 box = tp_weight_at(b, w)->form->box;
     if (!is_split(b, w, &stack))
         return box;
-    if (tp_plan_is_gated(weight_at(b, w), &stack))
+    if (tp_plan_is_gated(tp_weight_at(b, w), &stack))
         box.n /= 2;
     return (struct tp_box3){1, box.n, box.k};
 }
@@ -61,7 +56,7 @@ static bool breaks_need(const struct tp_builder *b, uint32_t w)
 {
     const struct tp_rule *rule = b->choices[w].rule;
     struct tp_stack_name stack;
-    bool stacked = rule && weight_at(b, w)->form->rank == 3 && !is_split(b, w, &stack);
+    bool stacked = rule && tp_weight_at(b, w)->form->rank == 3 && !is_split(b, w, &stack);
     return rule &&
            tp_format_broken_need(rule->format, &rule->settings, written_box(b, w), stacked);
 }
@@ -114,14 +109,14 @@ static uint64_t rows_from(const struct tp_builder *b, const char *name,
 static const struct tp_engine_merge *merge_of(const struct tp_builder *b, uint32_t w)
 {
     const struct tp_rule *rule = b->choices[w].rule;
-    bool asked = rule && rule->format && !b->request->merged && !weight_at(b, w)->form->format;
-    return asked ? tp_engine_merges(weight_at(b, w)->name, rule->format->name) : NULL;
+    bool asked = rule && rule->format && !b->request->merged && !tp_weight_at(b, w)->form->format;
+    return asked ? tp_engine_merges(tp_weight_at(b, w)->name, rule->format->name) : NULL;
 }
 
 /* Whether its rows, or those of a part, end where the reader cannot merge it. */
 static bool breaks_merge(const struct tp_builder *b, uint32_t w)
 {
-    const struct tp_weight *weight = weight_at(b, w);
+    const struct tp_weight *weight = tp_weight_at(b, w);
     const struct tp_engine_merge *asks = merge_of(b, w); /* what is packed stays so */
     char key[TP_FULL_NAME];
     struct tp_stack_name stack;
@@ -151,7 +146,7 @@ static bool breaks_merge(const struct tp_builder *b, uint32_t w)
  * one, or what is fused. */
 static bool set_key(const struct tp_builder *b, uint32_t w, char key[TP_FULL_NAME])
 {
-    const struct tp_weight *weight = weight_at(b, w);
+    const struct tp_weight *weight = tp_weight_at(b, w);
     struct tp_expert_name expert;
     struct tp_stack_name stack;
     size_t prefix;
@@ -230,7 +225,7 @@ static enum tp_code keep_sibling(struct tp_builder *b, uint32_t w, const struct 
     if (set < 0 || breaks_need(b, w) || breaks_merge(b, w))
         return TP_OK;
     return tp_choice_keep(b, w, true, "engines fuse it with %s, which cannot be converted",
-                          weight_at(b, unsuited->sets[set].weight)->name);
+                          tp_weight_at(b, unsuited->sets[set].weight)->name);
 }
 
 static enum tp_code keep_unmerged(struct tp_builder *b, uint32_t w)

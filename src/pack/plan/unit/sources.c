@@ -266,7 +266,7 @@ static void leave_spares(struct tp_builder *b, const struct tp_weight *weight)
 static bool changes(const struct tp_builder *b, uint32_t w)
 {
     return b->choices ? b->choices[w].rule != NULL
-                      : b->request->restore && b->plan->weights->items[w].form->format;
+                      : b->request->restore && tp_weight_at(b, w)->form->format;
 }
 
 /* What is changed has no word for inputs that are transformed, and what config.json says of all
@@ -314,7 +314,7 @@ enum tp_code tp_plan_check_sources(struct tp_builder *b)
 enum tp_code tp_plan_refuse(const struct tp_builder *b, const struct tp_unit *unit,
                             const char *reason)
 {
-    const struct tp_weight *weight = &b->plan->weights->items[unit->views[0].weight];
+    const struct tp_weight *weight = tp_weight_at(b, unit->views[0].weight);
     uint32_t codes = weight->tensor[tp_op_find(&weight->form->op, TP_ROLE_CODES)];
     char source[128];
     tp_err_tensor(b->err, unit->name);

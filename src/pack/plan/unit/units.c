@@ -15,11 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct tp_weight *weight_at(const struct tp_builder *b, uint32_t w)
-{
-    return &b->plan->weights->items[w];
-}
-
 /* A unit and its form, which finalize_unit() makes a shared one. */
 struct draft {
     struct tp_unit unit;
@@ -28,7 +23,7 @@ struct draft {
 
 static struct tp_unit *unit_start(const struct tp_builder *b, uint32_t w, struct draft *draft)
 {
-    const struct tp_weight *weight = weight_at(b, w);
+    const struct tp_weight *weight = tp_weight_at(b, w);
     const struct tp_rule *rule = b->choices[w].rule;
     struct tp_unit_form *form = &draft->form;
     memset(draft, 0, sizeof *draft); /* what lies between the members is compared, too */
@@ -121,7 +116,7 @@ static const char *seam_reason(const struct tp_builder *b, const struct tp_unit 
                                size_t size)
 {
     uint64_t n, k, source_n, source_k, row = 0;
-    const struct tp_weight *source = weight_at(b, unit->views[0].weight);
+    const struct tp_weight *source = tp_weight_at(b, unit->views[0].weight);
     bool apart = true;
     if (!source->form->format || tp_op_granule(&unit->form->op, &n, &k, NULL) ||
         tp_op_granule(&source->form->op, &source_n, &source_k, NULL))
@@ -235,7 +230,7 @@ static enum tp_code add_bias(struct tp_builder *b, const struct tp_unit *of)
 static enum tp_code finalize_unit(struct tp_builder *b, struct tp_unit *unit, bool gated)
 {
     char text[400];
-    const struct tp_weight *source = weight_at(b, unit->views[0].weight);
+    const struct tp_weight *source = tp_weight_at(b, unit->views[0].weight);
     const struct tp_rule *rule = b->choices[unit->views[0].weight].rule;
     choose_part(b, unit, gated);
     const char *reason = tp_plan_unit_kind(b, unit, rule, text, sizeof text);
@@ -309,11 +304,11 @@ static bool stays_interleaved(const struct tp_format *format, const struct tp_we
  * places or are laid out apart on either side. */
 static enum tp_code whole_views(struct tp_builder *b, struct tp_unit *unit, uint32_t w, bool gated)
 {
-    const struct tp_weight_form *source = weight_at(b, w)->form;
+    const struct tp_weight_form *source = tp_weight_at(b, w)->form;
     uint64_t half = source->box.n / 2;
     bool swapped = gated && up_first(source->format) != up_first(unit->form->format);
     bool interleaved = gated && sets_order(b->choices[w].rule->format) &&
-                       (source->interleaved || tp_plan_is_interleaved(weight_at(b, w)));
+                       (source->interleaved || tp_plan_is_interleaved(tp_weight_at(b, w)));
     uint32_t parts = swapped || unit->form->op.segments > 1 || source->op.segments > 1 ? 2 : 1;
     unit->form->repeats = true;
     if (unit_views(b, unit, parts))
@@ -330,7 +325,7 @@ static enum tp_code whole_views(struct tp_builder *b, struct tp_unit *unit, uint
 /* One weight, one unit of the same rank. */
 static enum tp_code single(struct tp_builder *b, uint32_t w, const char *full)
 {
-    const struct tp_weight *weight = weight_at(b, w);
+    const struct tp_weight *weight = tp_weight_at(b, w);
     struct draft draft;
     struct tp_stack_name stack;
     struct tp_unit *unit = unit_start(b, w, &draft);
@@ -396,7 +391,7 @@ static char *split_name(struct tp_builder *b, const struct tp_weight *weight, ui
 static enum tp_code split_stack(struct tp_builder *b, uint32_t w, const struct tp_stack_name *stack,
                                 const char *full)
 {
-    const struct tp_weight *weight = weight_at(b, w);
+    const struct tp_weight *weight = tp_weight_at(b, w);
     uint32_t matrices = tp_plan_is_gated(weight, stack) ? 2 : 1;
     bool recorded = weight->origins == matrices;
     size_t first = b->plan->unit_count;
@@ -477,9 +472,9 @@ static bool lacking(const struct member *members, size_t i, uint32_t matrices, c
 static bool complete(const struct tp_builder *b, const struct member *members, size_t count,
                      uint32_t matrices, char *text, size_t size)
 {
-    const struct tp_weight *first = weight_at(b, members[0].weight);
+    const struct tp_weight *first = tp_weight_at(b, members[0].weight);
     for (size_t i = 0; i < count; i++) {
-        const struct tp_weight *weight = weight_at(b, members[i].weight);
+        const struct tp_weight *weight = tp_weight_at(b, members[i].weight);
         if (members[i].parsed.expert != i / matrices ||
             members[i].parsed.matrix != matrix_at(members, i, matrices))
             return lacking(members, i, matrices, text, size);
@@ -542,7 +537,7 @@ static enum tp_code stack(struct tp_builder *b, const struct member *members, si
         tp_err_hint(b->err, "complete the checkpoint, or leave the experts apart with --no-stack");
         return tp_fail(b->err, TP_E_INPUT, "experts cannot be stacked: %s", text);
     }
-    uint64_t rows = weight_at(b, first->weight)->form->box.n;
+    uint64_t rows = tp_weight_at(b, first->weight)->form->box.n;
     struct tp_unit *unit = unit_start(b, first->weight, &draft);
     unit->form->rank = 3;
     unit->form->box.e = count / matrices;
@@ -578,7 +573,7 @@ static enum tp_code stack_experts(struct tp_builder *b)
     if (!members)
         return TP_E_MEMORY;
     for (uint32_t w = 0; w < total; w++) {
-        const struct tp_weight *weight = weight_at(b, w);
+        const struct tp_weight *weight = tp_weight_at(b, w);
         const struct tp_rule *rule = b->choices[w].rule;
         if (weight->form->rank != 2 || weight->name[tp_name_bias_base(weight->name)])
             continue;
@@ -639,7 +634,7 @@ static bool is_already(const struct tp_weight *weight, const struct tp_rule *rul
 /* Rows that were interleaved in the model stay apart: no format of another order takes them. */
 static enum tp_code refuse_interleaved(const struct tp_builder *b, uint32_t w)
 {
-    const struct tp_weight *weight = weight_at(b, w);
+    const struct tp_weight *weight = tp_weight_at(b, w);
     tp_err_tensor(b->err, weight->name);
     tp_err_hint(b->err, "unpack, or convert the checkpoint that it was made of");
     return tp_fail(b->err, TP_E_UNSUPPORTED,
@@ -651,7 +646,7 @@ static enum tp_code refuse_interleaved(const struct tp_builder *b, uint32_t w)
 /* No reader of another form has a place for it. */
 static enum tp_code refuse_convolution(const struct tp_builder *b, uint32_t w)
 {
-    tp_err_tensor(b->err, weight_at(b, w)->name);
+    tp_err_tensor(b->err, tp_weight_at(b, w)->name);
     tp_err_hint(b->err, "unpack makes it plain; --exclude leaves it as it is");
     return tp_fail(b->err, TP_E_UNSUPPORTED, "it is a convolution, of which %s has none",
                    b->choices[w].rule->format->name);
@@ -659,7 +654,7 @@ static enum tp_code refuse_convolution(const struct tp_builder *b, uint32_t w)
 
 static enum tp_code remaining(struct tp_builder *b, uint32_t w)
 {
-    const struct tp_weight *weight = weight_at(b, w);
+    const struct tp_weight *weight = tp_weight_at(b, w);
     const struct tp_rule *rule = b->choices[w].rule;
     struct tp_stack_name name;
     char buffer[TP_FULL_NAME];
@@ -686,7 +681,7 @@ static enum tp_code remaining(struct tp_builder *b, uint32_t w)
 static enum tp_code keep_bias(struct tp_builder *b, uint32_t w)
 {
     const struct tp_format *format = tp_format_bias(b->choices[w].rule->format);
-    const struct tp_format *is = weight_at(b, w)->form->format;
+    const struct tp_format *is = tp_weight_at(b, w)->form->format;
     if (!format)
         return TP_OK;
     return tp_choice_keep(b, w, false, "%s", is == tp_format_for(format, is->part)
@@ -703,10 +698,10 @@ enum tp_code tp_plan_units(struct tp_builder *b)
     if (code == TP_OK && !b->request->no_stack)
         code = stack_experts(b);
     for (uint32_t w = 0; w < b->plan->weights->count && code == TP_OK; w++)
-        if (b->choices[w].rule && !b->choices[w].done && !tp_plan_is_bias(weight_at(b, w)))
+        if (b->choices[w].rule && !b->choices[w].done && !tp_plan_is_bias(tp_weight_at(b, w)))
             code = remaining(b, w);
     for (uint32_t w = 0; w < b->plan->weights->count && code == TP_OK; w++)
-        if (b->choices[w].rule && !b->choices[w].done && tp_plan_is_bias(weight_at(b, w)))
+        if (b->choices[w].rule && !b->choices[w].done && tp_plan_is_bias(tp_weight_at(b, w)))
             code = keep_bias(b, w);
     return code ? code : tp_plan_restore_biases(b);
 }
