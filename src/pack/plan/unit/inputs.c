@@ -310,8 +310,8 @@ static enum tp_code find_origin(struct tp_builder *b, const struct tp_unit *unit
     tp_err_tensor(b->err, unit->name);
     tp_err_path(b->err, tp_importance_path(b->request->importance));
     tp_err_hint(b->err, "give an expert that saw no text the largest magnitude of its layer");
-    return tp_fail(b->err, TP_E_INPUT, "it has the largest magnitude of inputs, NAME.amax, for %llu "
-                   "of the %llu parts of this weight", (unsigned long long)found,
+    return tp_fail(b->err, TP_E_INPUT, "it has the largest magnitude of inputs, NAME.amax, for "
+                   "%llu of the %llu parts of this weight", (unsigned long long)found,
                    (unsigned long long)views);
 }
 
@@ -319,7 +319,8 @@ static enum tp_code find_origin(struct tp_builder *b, const struct tp_unit *unit
 static enum tp_code make_numbers(struct tp_builder *b, const struct tp_unit *unit, enum from from,
                                  float *numbers, uint64_t count)
 {
-    enum tp_code (*scale)(struct tp_builder *, const struct tp_unit *, uint64_t, uint64_t, float *) =
+    enum tp_code (*scale)(struct tp_builder *b, const struct tp_unit *unit, uint64_t first,
+                          uint64_t end, float *scale) =
         from == FROM_FILE ? measured_scale : fused_scale;
     const struct tp_format_inputs *inputs = &unit->form->format->inputs;
     uint64_t experts = unit->form->box.e;
