@@ -24,7 +24,8 @@
 /* Every algorithm, in the order in which their rows are tried: those for any layout last. */
 #define CPU_ALGORITHMS(X)                                                                     \
     X(fp8) X(fp8_row) X(mx) X(nwise) X(int4) X(fp4) X(search_int4) X(search_w4a8)             \
-    X(search_mxfp4) X(search_nvfp4) X(feedback) X(int) X(decode) X(repack) X(distance) X(place) X(place_move)
+    X(search_mxfp4) X(search_nvfp4) X(feedback) X(int) X(decode) X(repack) X(distance)        \
+    X(place) X(place_move)
 
 /* The set of an algorithm's rows, of this instruction set. */
 #define ISA_ROWS(algorithm) ISA_OWN(tp_rows_##algorithm)

@@ -292,8 +292,8 @@ static enum tp_code parse_inputs(const json_t *json, struct tp_format *format, s
                  inputs->range > 0 &&
                  (per_expert || (json_is_array(shape) && inputs->single && largest))))
         return code;
-    return tp_fail(err, TP_E_INPUT, "\"inputs\" lacks \"suffix\" or \"range\", or its \"shape\" is neither "
-                   "[\"E\"] nor, over all experts, []");
+    return tp_fail(err, TP_E_INPUT, "\"inputs\" lacks \"suffix\" or \"range\", or its \"shape\" is "
+                   "neither [\"E\"] nor, over all experts, []");
 }
 
 static enum tp_code parse_facts(const json_t *json, struct tp_format *format, struct tp_err *err)

@@ -31,8 +31,10 @@ struct tp_quantizer_form {
     bool alone;              /* nothing that may be a scale stands beside the codes */
     bool transposed;         /* a stack that the model's sizes show to be stored [E,K,N] */
     bool interleaved;        /* a stack whose rows of gate and up alternate */
-    _Atomic(const struct tp_format *) is; /* what tp_quantizer_format() found; NULL: not asked yet */
-    const json_t *spelled;   /* members of the format's outputs, by role, that are others; or NULL */
+    _Atomic(const struct tp_format *) is; /* what tp_quantizer_format() found; NULL: not asked
+                                yet */
+    const json_t *spelled;   /* members of the format's outputs, by role, that are others; or
+                                NULL */
 };
 
 /* What a tensor beside the codes is, that is none of the format's outputs. */
@@ -96,8 +98,8 @@ const struct tp_quantizer *const *tp_quantizers(size_t *count);
 enum tp_code tp_quantizers_check(struct tp_err *err);
 const struct tp_quantizer *tp_quantizer_find(const char *name);
 
-/* Adds a user's file, before others ask for quantizers: its text is copied. TP_E_USAGE where one has
- * that name, TP_E_INPUT where the file breaks the rules. */
+/* Adds a user's file, before others ask for quantizers: its text is copied. TP_E_USAGE where one
+ * has that name, TP_E_INPUT where the file breaks the rules. */
 enum tp_code tp_quantizer_add(const char *text, size_t size, struct tp_err *err);
 
 /* Reads one file into *quantizer. What fails leaves nothing behind. */

@@ -78,7 +78,8 @@ static enum tp_code parse_form(const json_t *json, struct tp_quantizer_form *for
                                struct tp_err *err)
 {
     static const char *const keys[] = {"format", "codes", "dtype",  "joint", "stem",    "absent",
-                                       "says",   "alone", "marker", "stack", "spelled", "refused", NULL};
+                                       "says",   "alone", "marker", "stack", "spelled",
+                                       "refused", NULL};
     static const char *const stacks[] = {"", "transposed", "interleaved", NULL};
     static const char in[] = "a form";
     const char *dtype;
@@ -210,7 +211,8 @@ static enum tp_code parse_all(const json_t *json, struct tp_quantizer *q, struct
 {
     static const char *const keys[] = {"name",  "title", "source",  "methods", "file",
                                        "file_key", "refused", "signs", "forms", "beside",
-                                       "plain", "refuses", "zeros", "marker", "file_format", "described", NULL};
+                                       "plain", "refuses", "zeros", "marker", "file_format",
+                                       "described", NULL};
     enum tp_code code;
     if ((code = only(json, "", keys, err)) ||
         (code = text_of(json, "", "name", true, &q->name, err)) ||

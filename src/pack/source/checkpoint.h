@@ -74,7 +74,8 @@ struct tp_checkpoint {
     struct tp_stamp index_stamp;  /* the same of it */
     const char *base;             /* of tp_stem: what the names of its files begin with */
     char *odds[TP_ODDS];          /* where index and shards differ: one sentence each, or NULL */
-    const char *const *copy;  /* globs: what they match is among `others`, whatever it is; borrowed */
+    const char *const *copy;  /* globs: what they match is among `others`, whatever it is;
+                                 borrowed */
     size_t copy_count;
     char **others;      /* names of the other regular files to be copied (tokenizer, ...), also
                            in folders ("1_Pooling/config.json"), sorted folder by folder; not
@@ -102,8 +103,8 @@ enum {
 /* Opens and checks everything that headers and index can tell: weight_map values
  * are plain basenames of regular files. Where index and headers differ the index
  * decides, and `odds` says it. The first of tp_stem that has an index or a file of its
- * own is the checkpoint, else the only index or the only *.safetensors. Also fine: a symlink to either,
- * shards that are symlinks (the HF cache), and shards stored as NAME.safetensors.zst
+ * own is the checkpoint, else the only index or the only *.safetensors. Also fine: a symlink to
+ * either, shards that are symlinks (the HF cache), and shards stored as NAME.safetensors.zst,
  * whether the index says so or not. Weights that the index does not name are
  * neither opened nor among `others`; nor are weights in other formats and hidden
  * files. At most TP_INDEX_MAX_TENSORS tensors in all.
@@ -112,8 +113,8 @@ enum {
  * files say wrongly is TP_E_INPUT. On failure *ckpt is closed. */
 enum tp_code tp_checkpoint_open(const char *path, unsigned flags, struct tp_checkpoint *ckpt,
                                 struct tp_err *err);
-/* The same, and files that match one of these globs, or are in a folder that does, are among `others`
- * also where they are weights. */
+/* The same, and files that match one of these globs, or are in a folder that does, are among
+ * `others` also where they are weights. */
 enum tp_code tp_checkpoint_open_copying(const char *path, unsigned flags, const char *const *copy,
                                         size_t copies, struct tp_checkpoint *ckpt,
                                         struct tp_err *err);

@@ -1,4 +1,5 @@
-/* What all of finding weights share: tensors by their names, stacks of experts, the list that is made.
+/* What all steps of finding weights share: tensors by their names, stacks of experts, the list that
+ * is made.
  */
 #include "pack/source/finder.h"
 
@@ -86,8 +87,8 @@ static void find_partner(const struct tp_finder *f, const struct tp_tensor *tens
             if (other->gate_up == stack->gate_up ||
                 snprintf(suffix, sizeof suffix, "%s%s", other->name, end) >= (int)sizeof suffix)
                 continue;
-            const struct tp_tensor *found = tp_finder_near(f, tp_finder_index(f, tensor), tensor->name,
-                                                      stack->module, suffix);
+            const struct tp_tensor *found = tp_finder_near(f, tp_finder_index(f, tensor),
+                                                           tensor->name, stack->module, suffix);
             if (!found || found->rank != 3 || found->shape[0] != tensor->shape[0])
                 continue;
             sizes[0] = found->shape[1];

@@ -1,7 +1,8 @@
 /* Packed weights of other tools: which stored form of which quantizer a tensor of codes is of.
  *
  * A form is known by the names, dtypes and shapes of its tensors; where several fit, by what
- * config.json says and by markers. Invariant: a weight is taken with all of its tensors or not at all.
+ * config.json says and by markers. Invariant: a weight is taken with all of its tensors or not at
+ * all.
  */
 #include "pack/source/recognise.h"
 
@@ -341,7 +342,8 @@ static enum tp_code first_match(struct tp_finder *f, const struct tp_tensor *ten
 }
 
 /* The tensor of a stored shape, or NULL. */
-static const struct tp_tensor *stored_shape(const struct tp_finder *f, const struct tp_weight *weight)
+static const struct tp_tensor *stored_shape(const struct tp_finder *f,
+                                            const struct tp_weight *weight)
 {
     const struct tp_weight_form *form = weight->form;
     for (uint32_t i = 0; i < form->op.outs; i++)

@@ -35,8 +35,8 @@ static enum tp_code disagree(const struct claim *c, const char *key, const char 
 {
     char source[128];
     name_weight(c);
-    tp_err_hint(c->err, "correct \"quantization_config\", or start from the model that the checkpoint "
-                "was made of");
+    tp_err_hint(c->err, "correct \"quantization_config\", or start from the model that the "
+                "checkpoint was made of");
     return tp_fail(c->err, TP_E_INPUT, "config.json says %s %s, but the tensors are %s", key,
                    value, tp_weight_source(c->weight, source, sizeof source));
 }

@@ -15,8 +15,8 @@ enum tp_code tp_source_config_check(const struct tp_checkpoint *ckpt,
                                     const struct tp_weights *weights, bool must_find,
                                     struct tp_err *err);
 
-/* TP_E_UNSUPPORTED where the checkpoint is of a quantizer that is refused by name: config.json names
- * it, or a tensor has a name that no other's has. For who met codes that are of no form. */
+/* TP_E_UNSUPPORTED where the checkpoint is of a quantizer that is refused by name: config.json
+ * names it, or a tensor has a name that no other's has. For who met codes that are of no form. */
 enum tp_code tp_source_named_check(const struct tp_checkpoint *ckpt, struct tp_err *err);
 
 /* TP_E_UNSUPPORTED for a weight of which nothing says how wide its codes are: to guess would double

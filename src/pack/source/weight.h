@@ -45,7 +45,7 @@ struct tp_weight_form {
     bool interleaved;            /* of gpt-oss: rows of gate and up are interleaved, and stay so;
                                     its plain tensors are (E,in,out) */
     bool flat;                   /* plain: a bias, [N] or [E,N]; box has a K of 1, rank counts it */
-    const struct tp_quantizer_form *as; /* packed by another tool: the form in which it was found, */
+    const struct tp_quantizer_form *as; /* packed by another tool: the form that was found, */
     const struct tp_quantizer *by;      /* and whose that is */
     bool any_width;              /* packed integers: codes of 4 and of 8 bits fit its tensors alike,
                                     and no weight_shape says which; config.json has to */
@@ -60,8 +60,8 @@ struct tp_weight {
     char *lossy;                 /* why no int4 format can take it over, or NULL; once checked */
     uint32_t origins : 31;
     uint32_t checked : 1;        /* by tp_weight_complete() */
-    float global;                /* value of the GLOBAL output of one expert, once checked; 1 of another
-                                    tool's weight without one */
+    float global;                /* value of the GLOBAL output of one expert, once checked; 1 of
+                                    another tool's weight without one */
 };
 void tp_weight_close(struct tp_weight *weight); /* its memory, but the list's; legal on {0} */
 

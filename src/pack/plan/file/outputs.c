@@ -98,8 +98,8 @@ static enum tp_code find_size(struct tp_builder *b, const struct tp_unit *unit, 
     return TP_OK;
 }
 
-/* The name of the unit, and the suffix that the format gives this output. A reader looks for tensors
- * of names that long at most (pack/source/weights.c). */
+/* The name of the unit, and the suffix that the format gives this output. A reader looks for
+ * tensors of names that long at most (pack/source/weights.c). */
 static enum tp_code set_name(struct tp_builder *b, const struct tp_unit *unit,
                              struct tp_output *output)
 {
