@@ -2,12 +2,12 @@
 #ifndef TP_BASE_DTYPE_H
 #define TP_BASE_DTYPE_H
 
+#include "base/c_linkage.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TP_C_BEGIN
 
 enum tp_dtype {
     TP_DTYPE_NONE,
@@ -50,8 +50,6 @@ bool tp_dtype_is_float(enum tp_dtype dtype);
  * rounded to it; TP_DTYPE_NONE: they are no weights. */
 enum tp_dtype tp_dtype_read(enum tp_dtype dtype);
 
-#ifdef __cplusplus
-}
-#endif
+TP_C_END
 
 #endif

@@ -7,12 +7,12 @@
 #ifndef TP_BASE_ERROR_H
 #define TP_BASE_ERROR_H
 
+#include "base/c_linkage.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TP_C_BEGIN
 
 /* Also the process exit codes; the table stands in tilepack(1). */
 enum tp_code {
@@ -89,8 +89,6 @@ void tp_err_tensor(struct tp_err *err, const char *tensor);
 void tp_err_offset(struct tp_err *err, uint64_t offset);
 void tp_err_hint(struct tp_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-#ifdef __cplusplus
-}
-#endif
+TP_C_END
 
 #endif

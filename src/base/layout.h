@@ -13,15 +13,14 @@
 #ifndef TP_BASE_LAYOUT_H
 #define TP_BASE_LAYOUT_H
 
+#include "base/c_linkage.h"
 #include "base/error.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TP_C_BEGIN
 
 enum { TP_DIM_E, TP_DIM_N, TP_DIM_K, TP_DIMS };
 enum { TP_LAYOUT_MODES = 6 }; /* most modes that one dimension may have */
@@ -159,8 +158,6 @@ uint64_t tp_layout_run_length(const struct tp_layout *part, const struct tp_layo
  * not defined (the caller then takes the whole tensor as one box). */
 bool tp_layout_embeds(const struct tp_layout *part, const struct tp_layout *whole);
 
-#ifdef __cplusplus
-}
-#endif
+TP_C_END
 
 #endif

@@ -6,12 +6,12 @@
 #ifndef TP_BASE_NUM_H
 #define TP_BASE_NUM_H
 
+#include "base/c_linkage.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TP_C_BEGIN
 
 static inline bool tp_add_u64(uint64_t *r, uint64_t a, uint64_t b)
 {
@@ -54,8 +54,6 @@ uint64_t tp_gcd_u64(uint64_t a, uint64_t b);
 /* Least common multiple of two positive numbers; false when it does not fit. */
 bool tp_lcm_u64(uint64_t *r, uint64_t a, uint64_t b);
 
-#ifdef __cplusplus
-}
-#endif
+TP_C_END
 
 #endif

@@ -18,11 +18,10 @@
 #ifndef TP_KERNELS_CUDA_H
 #define TP_KERNELS_CUDA_H
 
+#include "base/c_linkage.h"
 #include "kernels/op/row_set.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TP_C_BEGIN
 
 /* ---- rows ---------------------------------------------------------------- */
 
@@ -144,8 +143,6 @@ enum tp_code tp_cuda_copier_finish(struct tp_cuda_copier *copier, unsigned worke
 /* Waits for all copies. NULL is legal. */
 void tp_cuda_copier_close(struct tp_cuda_copier *copier);
 
-#ifdef __cplusplus
-}
-#endif
+TP_C_END
 
 #endif

@@ -5,11 +5,10 @@
 #ifndef TP_KERNELS_CUDA_ROW_FUNCTIONS_H
 #define TP_KERNELS_CUDA_ROW_FUNCTIONS_H
 
+#include "base/c_linkage.h"
 #include "kernels/op/kernel.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TP_C_BEGIN
 
 /* Any layout, codec and shape; see cuda_any.cu. */
 void tp_cuda_encode_any(const struct tp_op *op, struct tp_args *args);
@@ -65,8 +64,6 @@ void tp_cuda_decode_row(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_decode_col(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_decode_w4a8(const struct tp_op *op, struct tp_args *args);
 
-#ifdef __cplusplus
-}
-#endif
+TP_C_END
 
 #endif

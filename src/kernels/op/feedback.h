@@ -8,11 +8,10 @@
 #ifndef TP_KERNELS_FEEDBACK_H
 #define TP_KERNELS_FEEDBACK_H
 
+#include "base/c_linkage.h"
 #include "kernels/op/kernel.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TP_C_BEGIN
 
 enum { TP_FEEDBACK_RANK = 128 }; /* at most */
 
@@ -87,8 +86,6 @@ struct tp_feedback_block tp_feedback_block_of(const struct tp_op *op, uint32_t a
 void tp_feedback_row(const struct tp_op *op, const struct tp_feedback *fed, const float *values,
                      uint64_t k, const uint16_t *scales, float global, uint8_t *codes);
 
-#ifdef __cplusplus
-}
-#endif
+TP_C_END
 
 #endif

@@ -12,6 +12,7 @@
 #ifndef TP_KERNELS_KERNEL_H
 #define TP_KERNELS_KERNEL_H
 
+#include "base/c_linkage.h"
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/isa.h"
@@ -21,9 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TP_C_BEGIN
 
 /* Bytes of a box of values; for sizes already proven small. */
 static inline uint64_t tp_value_bytes(struct tp_box3 box, enum tp_dtype dtype)
@@ -383,8 +382,6 @@ void tp_value_stats(enum tp_dtype dtype, const void *values, uint64_t count,
 /* Whether one of so many e4m3 bytes is NaN: 0x7F or 0xFF. */
 bool tp_e4m3_any_nan(const uint8_t *codes, uint64_t count);
 
-#ifdef __cplusplus
-}
-#endif
+TP_C_END
 
 #endif

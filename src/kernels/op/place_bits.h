@@ -9,11 +9,10 @@
 #ifndef TP_KERNELS_PLACE_BITS_H
 #define TP_KERNELS_PLACE_BITS_H
 
+#include "base/c_linkage.h"
 #include "base/layout.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TP_C_BEGIN
 
 enum { TP_TILE_BITS = 16 };
 
@@ -35,8 +34,6 @@ struct tp_tile_bits {
 bool tp_tile_bits_of(const struct tp_layout *layout, unsigned n, unsigned k,
                      struct tp_tile_bits *tile);
 
-#ifdef __cplusplus
-}
-#endif
+TP_C_END
 
 #endif

@@ -4,13 +4,12 @@
 #ifndef TP_KERNELS_ROW_SET_H
 #define TP_KERNELS_ROW_SET_H
 
+#include "base/c_linkage.h"
 #include "kernels/op/distance.h"
 #include "kernels/op/feedback.h"
 #include "kernels/op/kernel.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TP_C_BEGIN
 
 /* The first row that fits is taken, so the best come first; `any_*` serve what no row
  * fits (NULL: nothing does), as far as they heed what it needs. */
@@ -73,8 +72,6 @@ bool tp_decode_row_fits(const struct tp_decode_row *row, const struct tp_op *op,
 enum tp_place tp_code_place(const struct tp_op *op);
 enum tp_place tp_scale_place(const struct tp_op *op);
 
-#ifdef __cplusplus
-}
-#endif
+TP_C_END
 
 #endif

@@ -7,11 +7,10 @@
 #ifndef TP_KERNELS_TRAITS_H
 #define TP_KERNELS_TRAITS_H
 
+#include "base/c_linkage.h"
 #include "kernels/op/kernel.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TP_C_BEGIN
 
 /* The bit of `needs` for a codec or an element that the reference alone knows yet. */
 #define TP_NEED_SLOW (UINT32_C(1) << 31)
@@ -66,8 +65,6 @@ static inline bool tp_op_has_f16_scales(const struct tp_op *op)
     return tp_codecs[op->codec].is_int && op->scale_rule == TP_INT_SCALE_F16;
 }
 
-#ifdef __cplusplus
-}
-#endif
+TP_C_END
 
 #endif

@@ -142,6 +142,15 @@ static enum tp_code add_shapes(struct lister *l, const struct chosen *chosen,
     return TP_OK;
 }
 
+/* The same case by the reference, where every row is asked for on the CPU. */
+static enum tp_code add_reference(struct lister *l, const struct chosen *chosen,
+                                  struct tp_bench_case *c)
+{
+    c->isa = TP_ISA_REF;
+    c->row = "ref";
+    return on_gpu(l) || !l->options->all_rows ? TP_OK : add_shapes(l, chosen, c);
+}
+
 /* What of the same instruction set makes the case's codes without a search. */
 static tp_encode_fn plain_row(const struct tp_row_set *set, const struct tp_bench_case *c)
 {
@@ -183,13 +192,9 @@ static enum tp_code list_encodes(struct lister *l, const struct chosen *chosen,
         c.plain = search ? plain_row(set, &c) : NULL;
         code = add_shapes(l, chosen, &c);
     }
-    if (code || on_gpu(l) || !l->options->all_rows)
-        return code;
-    c.isa = TP_ISA_REF;
-    c.row = "ref";
     c.encode = tp_encode_ref;
     c.plain = search ? tp_encode_ref : NULL;
-    return add_shapes(l, chosen, &c);
+    return code ? code : add_reference(l, chosen, &c);
 }
 
 static enum tp_code list_decodes(struct lister *l, const struct chosen *chosen,
@@ -210,12 +215,8 @@ static enum tp_code list_decodes(struct lister *l, const struct chosen *chosen,
         c.decode = row->decode;
         code = add_shapes(l, chosen, &c);
     }
-    if (code || on_gpu(l) || !l->options->all_rows)
-        return code;
-    c.isa = TP_ISA_REF;
-    c.row = "ref";
     c.decode = tp_decode_ref;
-    return add_shapes(l, chosen, &c);
+    return code ? code : add_reference(l, chosen, &c);
 }
 
 /* The rows for a repack, and the source's operation that they are measured with. */
@@ -317,13 +318,9 @@ static enum tp_code list_repack(struct lister *l, const struct chosen *source,
         if (code == TP_OK && c.scales_only)
             code = add_shapes(l, target, &c);
     }
-    if (code || on_gpu(l) || !l->options->all_rows)
-        return code;
-    c.isa = TP_ISA_REF;
-    c.row = "ref";
     c.repack = tp_repack_ref;
     c.scales_only = r.scales_only;
-    return add_shapes(l, target, &c);
+    return code ? code : add_reference(l, target, &c);
 }
 
 static enum tp_code list_all(struct lister *l)

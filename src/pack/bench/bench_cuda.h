@@ -9,11 +9,10 @@
 #ifndef TP_PACK_BENCH_CUDA_H
 #define TP_PACK_BENCH_CUDA_H
 
+#include "base/c_linkage.h"
 #include "kernels/cuda/cuda.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TP_C_BEGIN
 
 struct tp_cuda_bench {
     /* what to measure */
@@ -40,8 +39,6 @@ struct tp_cuda_bench {
  * enough free memory for two sets of buffers. */
 enum tp_code tp_cuda_bench(struct tp_cuda_bench *bench, struct tp_err *err);
 
-#ifdef __cplusplus
-}
-#endif
+TP_C_END
 
 #endif
