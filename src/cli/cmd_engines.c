@@ -15,6 +15,7 @@ static int print_list(void)
                                              {"version", "version", TP_LEFT},
                                              {"kind", "kind", TP_LEFT}};
     struct tp_table table;
+    struct tp_err err = {0};
     size_t count;
     const struct tp_engine *const *all = tp_engines(&count);
     tp_table_open(&table, fields, 4, NULL);
@@ -22,10 +23,7 @@ static int print_list(void)
         tp_object(&table.w, NULL, tp_str("name", all[i]->name), tp_str("title", all[i]->title),
                   tp_str("version", all[i]->version),
                   tp_str("kind", tp_engine_kind_name(all[i]->kind)));
-    int status = tp_table_end(&table);
-    if (status == TP_OK)
-        printf("\n'tilepack engines NAME' shows what is known of one of them.\n");
-    return status;
+    return tp_list_end(&table, "engines", &err);
 }
 
 static void add_words(struct tp_text *text, const char *const *words, size_t count,
@@ -35,20 +33,12 @@ static void add_words(struct tp_text *text, const char *const *words, size_t cou
         tp_text_addf(text, err, "%s%s", i ? " " : before, words[i]);
 }
 
-/* One fact, unless its words found no memory. Frees the text. */
-static void print_text(const char *name, struct tp_text *text)
-{
-    if (text->data)
-        tp_print_fact(name, text->data);
-    tp_text_free(text);
-}
-
 static void print_words(const char *name, const char *const *words, size_t count,
                         struct tp_err *err)
 {
     struct tp_text text = {0};
     add_words(&text, words, count, "", err);
-    print_text(name, &text);
+    tp_print_text_fact(name, &text, err);
 }
 
 static void print_rows(const struct tp_engine *engine, struct tp_err *err)
@@ -64,7 +54,7 @@ static void print_rows(const struct tp_engine *engine, struct tp_err *err)
                      tp_use_list(row->takes, takes, sizeof takes),
                      row->basis ? "; by its documents" : "", row->how ? "; " : "",
                      row->how ? row->how : "");
-        print_text(i ? "" : "reads", &text);
+        tp_print_text_fact(i ? "" : "reads", &text, err);
     }
 }
 
@@ -87,7 +77,7 @@ static void print_rules(const char *name, const struct tp_engine_rule *rules, si
         add_words(&text, rule->gpu, rule->gpus, ", on ", err);
         tp_text_addf(&text, err, "%s%s%s", text.size ? ": " : "",
                      *name == 'f' ? verdicts[rule->verdict] : "", rule->says);
-        print_text(i ? "" : name, &text);
+        tp_print_text_fact(i ? "" : name, &text, err);
     }
 }
 
@@ -115,7 +105,7 @@ static int print_one(const struct tp_engine *engine)
         add_words(&text, engine->run[i].model, engine->run[i].models, "", &err);
         add_words(&text, engine->run[i].format, engine->run[i].formats, ", in ", &err);
         tp_text_addf(&text, &err, ": %s", engine->run[i].says);
-        print_text(i ? "" : "ran", &text);
+        tp_print_text_fact(i ? "" : "ran", &text, &err);
     }
     return err.code ? tp_report_error(&err) : TP_OK;
 }
@@ -140,11 +130,8 @@ int tp_cmd_engines(const struct tp_options *o)
     struct tp_err err = {0};
     if (tp_engines_check(&err))
         return tp_report_error(&err);
-    if (o->arg.count && !(one = tp_engine_find(o->arg.item[0]))) {
-        tp_err_hint(&err, "'tilepack engines' lists them");
-        tp_fail(&err, TP_E_USAGE, "there is no engine '%s'", o->arg.item[0]);
-        return tp_report_usage("engines", &err);
-    }
+    if (o->arg.count && !(one = tp_engine_find(o->arg.item[0])))
+        return tp_unknown_name("engines", "engine", o->arg.item[0]);
     if (o->json)
         return print_json(one);
     return one ? print_one(one) : print_list();

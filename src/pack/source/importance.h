@@ -36,8 +36,9 @@ void tp_importance_claim(struct tp_importance_file *file, const char *weight);
 enum tp_code tp_importance_all_claimed(const struct tp_importance_file *file, struct tp_err *err);
 
 /* The largest magnitude of what that expert of a weight is multiplied with, "NAME.amax": the
- * largest of the entries that weights of the same input have. 0: the file says nothing of it. An entry of
- * another number of experts, and a number that is not finite or not above 0, is TP_E_INPUT. */
+ * largest of the entries that weights of the same input have. 0: the file says nothing of it. An
+ * entry of another number of experts, and a number that is not finite or not above 0, is
+ * TP_E_INPUT. */
 enum tp_code tp_importance_largest(const struct tp_importance_file *file, const char *weight,
                                    uint64_t expert, uint64_t experts, float *largest,
                                    struct tp_err *err);
