@@ -114,9 +114,9 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
     [TP_CMD_ENGINES] = {
         "engines", "[NAME] [options]",
         "list who reads what is written, or show what is known of one",
-        "Which formats an engine reads on which GPUs, of which kinds of weights, which sizes it asks "
-        "for, of which models it is known that it refuses or misreads them, and how a checkpoint is "
-        "served.",
+        "Which formats an engine reads on which GPUs, of which kinds of weights, which sizes it "
+        "asks for, of which models it is known that it refuses or misreads them, and how a "
+        "checkpoint is served.",
         "tilepack engines\n"
         "tilepack engines vllm\n",
         {{"NAME", TP_COMPLETE_ENGINE, NULL}}, 0, 1, false, NULL},
@@ -263,10 +263,10 @@ const struct tp_option tp_option_rows[] = {
      .commands = MAKES | BIT(MERGE) | BIT(COMPARE) | BIT(FORMATS) | BIT(ENGINES) | BIT(VERIFY),
      .field = FIELD(engine_file), .complete = TP_COMPLETE_PATH,
      .help = "who reads what is written is in FILE, too; repeatable",
-     .more = "Its rules count beside those of 'tilepack engines', of which it has no name; what one of "
-             "them keeps plain is kept, so that merge and verify --against need the same files. Its keys "
-             "are those of engines/README.md; 'tilepack engines NAME --json' prints one to begin with. "
-             "At most 1 MiB."},
+     .more = "Its rules count beside those of 'tilepack engines', of which it has no name; what one "
+             "of them keeps plain is kept, so that merge and verify --against need the same files. "
+             "Its keys are those of engines/README.md; 'tilepack engines NAME --json' prints one to "
+             "begin with. At most 1 MiB."},
     {.name = "model-file", .value = "FILE", .kind = TP_OPT_STRING, .commands = MODEL,
      .field = FIELD(model_file), .complete = TP_COMPLETE_PATH,
      .help = "take the facts of the model from FILE",
