@@ -37,6 +37,7 @@ def text(**changes):
 
 MODELS = {
     "bamba": ("bamba", {**MAMBA2, "attn_layer_indices": [1]}),
+    "bloom": ("bloom", {"n_layer": 2, "n_head": 4, "hidden_size": 256}),
     "cohere": ("cohere", {}),
     "cohere2": ("cohere2", {"layer_types": ["sliding_attention", "full_attention"]}),
     "dbrx": ("dbrx", {"d_model": 256, "n_heads": 4, "n_layers": 2, "max_seq_len": 256,
@@ -190,8 +191,6 @@ KNOWN = {
     ("vllm", "gpt2"): ((EVERY, "nothing is converted"),),
     ("vllm", "dbrx"): ((("source",), "KeyError"),),
     ("vllm", "deepseek_v4"): ((("fp8-deepseek",), "must match the size of tensor"),),
-    **{("vllm", name): ((("fp8-ct",), "is invalid for input of size"),)
-       for name in ("llama4", "llama4_images")},
     ("vllm", "mistral3"): ((("fp8-deepseek",), "no module or parameter named"),),
     # Rows that are no multiple of 128: it derives another size of blocks.
     **{("transformers", name): ((("fp8-deepseek",), "automatic conversion of the weights"),)
