@@ -52,7 +52,8 @@ def int8_packed(t, p, rank, _box):
     words = np.ascontiguousarray(fetch(t, p, "weight_packed", rank)).view(np.uint32)
     codes = np.stack([words >> np.uint32(8 * i) & 255 for i in range(4)], axis=-1)
     q = codes.reshape(words.shape[:-1] + (-1,)).astype(np.float32) - 128
-    return q * rq.bf16_to_f32(fetch(t, p, "weight_scale", rank))
+    scale = rq.bf16_to_f32(fetch(t, p, "weight_scale", rank))
+    return q * np.repeat(scale, q.shape[-1] // scale.shape[-1], axis=-1)
 
 
 def gptq(t, p, _rank, box):
