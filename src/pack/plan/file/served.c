@@ -67,7 +67,6 @@ static bool ask(const struct judge *j, const struct tp_unit *unit, struct tp_ask
                                .use = use_of(j->plan, unit),
                                .format = form->format,
                                .settings = &form->settings,
-                               .calibrated = form->inputs,
                                .size = {form->box.n, form->box.k},
                                .block = {form->op.block_n, form->op.block_k}};
     if (form->rank == 3 && tp_name_stack(asked->facts, unit->name, &stack) && stack.gate_up)
