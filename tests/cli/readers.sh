@@ -72,8 +72,9 @@ kept='engines load it and model.layers.0.self_attn.q_proj as one matrix, and tha
 answers 'what is left of a set stays plain' 0 "$kept" in_work plan llama --to w4a16-ct \
     --exclude q_proj
 to llama part --to w4a16-ct --exclude q_proj
-says 'and is listed' part '.ignore | contains(["model.layers.0.self_attn.k_proj",
-    "model.layers.0.self_attn.v_proj", "model.layers.0.self_attn.q_proj"])'
+says 'and is listed, as what readers make of it is' part '.ignore |
+    contains(["model.layers.0.self_attn.k_proj", "model.layers.0.self_attn.v_proj",
+              "model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.qkv_proj"])'
 check 'it is proved' in_work verify part --against llama -q
 to llama whole --to w4a16-ct --exclude q_proj --merged convert
 says '--merged convert wins' whole '.ignore | index("model.layers.0.self_attn.k_proj") == null'
@@ -276,7 +277,7 @@ check 'the weights are the same' cmp "$work/plain-w4a8/model.safetensors" \
 # The two matrices of DeepSeek that are loaded as one, whose rows the kernel counts together.
 make latent deepseek_v3 $attention.q_a_proj=1536x256 $attention.kv_a_proj_with_mqa=576x256 \
     $attention.o_proj=256x256
-answers 'rows of both together' 0 'takes rows in multiples of 128 of all of them together' \
+answers 'rows of both together' 0 'its W4A8 kernel takes rows in multiples of 128' \
     in_work plan latent --to w4a8-cutlass
 make even deepseek_v3 $attention.q_a_proj=1472x256 $attention.kv_a_proj_with_mqa=576x256
 check 'which are enough here' sh -c "'$TILEPACK' plan '$work/even' --to w4a8-cutlass --json |

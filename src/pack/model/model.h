@@ -44,6 +44,7 @@ struct tp_model_stack {
 /* Modules that engines load as one matrix, in the order of its rows. */
 struct tp_model_fused {
     const char *set;
+    const char *engines; /* what engines call the matrix, or NULL */
     const char **part; /* last segments of their names */
     size_t parts;
 };

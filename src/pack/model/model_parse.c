@@ -36,6 +36,7 @@ static const struct tp_json_field stack[] = {
     {0}};
 static const struct tp_json_field fused[] = {
     TP_ONE("as", TEXT, TP_NEEDED, tp_model_fused, set),
+    TP_ONE("engines", TEXT, TP_MAY_BE, tp_model_fused, engines),
     TP_LIST("parts", TEXTS, TP_NEEDED, tp_model_fused, part, parts),
     {0}};
 static const struct tp_json_field merged[] = {

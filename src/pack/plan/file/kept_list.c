@@ -151,18 +151,40 @@ static bool has_part(const struct lister *l, const char *name, const struct tp_f
            packs_in(l, text, tp_name_base(text));
 }
 
+/* The matrix that readers make of the set of which the kept weight is the first part: they may
+ * know no parts of it. None, where some part is packed. */
+static enum tp_code add_merged(struct lister *l, const char *name,
+                               const struct tp_fused_name *fused)
+{
+    char text[TP_FULL_NAME];
+    for (size_t p = 0; p < fused->set->parts; p++)
+        if (snprintf(text, sizeof text, "%.*s%s", (int)fused->module, name,
+                     fused->set->part[p]) < (int)sizeof text &&
+            packs_in(l, text, strlen(text)))
+            return TP_OK;
+    if (fused->part || !fused->set->engines)
+        return TP_OK;
+    int size = snprintf(text, sizeof text, "%.*s%s", (int)fused->module, name,
+                        fused->set->engines);
+    return size < (int)sizeof text ? add_module(l, text, (size_t)size) : TP_OK;
+}
+
 /* What the model lacks of the set that the kept weight is of: readers that merge it ask for all
  * of its parts by their names (v_proj, where keys serve as values). One part alone is no set. */
 static enum tp_code add_absent(struct lister *l, const char *name)
 {
     char text[TP_FULL_NAME];
     struct tp_fused_name fused;
+    struct tp_expert_name expert;
     size_t parts = 0;
-    if (l->form == TP_KEPT_OWN || !tp_name_fused(l->facts, name, text, sizeof text, &fused))
+    if (l->form == TP_KEPT_OWN || tp_name_expert(l->facts, name, &expert) ||
+        !tp_name_fused(l->facts, name, text, sizeof text, &fused))
         return TP_OK;
     enum tp_code code = sort_packed(l);
     for (size_t p = 0; p < fused.set->parts && code == TP_OK; p++)
         parts += has_part(l, name, &fused, p, text);
+    if (parts > 1 && code == TP_OK)
+        code = add_merged(l, name, &fused);
     for (size_t p = 0; p < fused.set->parts && parts > 1 && code == TP_OK; p++)
         if (!has_part(l, name, &fused, p, text))
             code = add_module(l, text, tp_name_base(text));
