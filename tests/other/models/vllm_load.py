@@ -72,6 +72,11 @@ def decoded(params, at, columns):
     """float32 of the weight whose parameters begin with `at`; None if it is not converted."""
     import torch
 
+    words = params.get(at + "qweight")
+    if words is not None and words.dim() == 2 and 8 * words.shape[0] == columns:  # GPTQ
+        codes = codes_of_int(words.T.contiguous(), 4)
+        return codes * spread(params[at + "scales"].float().T, codes.shape,
+                              {-2: 1, -1: columns // params[at + "scales"].shape[0]})
     packed, plain = params.get(at + "weight_packed"), params.get(at + "weight")
     scale = params.get(at + "weight_scale_inv", params.get(at + "weight_scale"))
     if packed is not None:
@@ -98,6 +103,8 @@ def compare(source, params):
         at = name[:-len("weight")] if name.endswith("weight") else name + "?"
         got = decoded(params, at, want.shape[-1])
         if got is None:
+            if name not in params:
+                raise ValueError(f"{name} is neither plain nor decoded")
             if not torch.equal(params[name], want):
                 raise ValueError(f"{name} is not the source's")
             continue

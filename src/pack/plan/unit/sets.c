@@ -307,12 +307,14 @@ static enum tp_code keep_incomplete(struct tp_builder *b)
                 break;
             sets[found = number] = (struct merged_set){0, 0};
         }
-        code = note_part(b, w, &sets[found]);
+        if (sets)
+            code = note_part(b, w, &sets[found]);
     }
-    for (uint32_t w = 0; w < total && code == TP_OK; w++) {
+    for (uint32_t w = 0; w < total && sets && code == TP_OK; w++) {
         if (!b->choices[w].rule || weight_at(b, w)->form->format || !merged_key(b, w, key))
             continue;
-        uint32_t kept = sets[tp_names_find(&keys, key, strlen(key))].kept;
+        int64_t found = tp_names_find(&keys, key, strlen(key));
+        uint32_t kept = found < 0 ? 0 : sets[found].kept;
         if (kept)
             code = tp_choice_keep(b, w, true, "engines load it and %s as one matrix, and that is "
                                   "kept (%s); --merged convert converts it all the same",
