@@ -57,6 +57,13 @@ class TilepackQuantizer(HfQuantizer):  # type: ignore[misc]
         self._plain.cleanup()
         return model
 
+    def update_attn_implementation(self, config: Any) -> Any:
+        """The hook that is given the model's config before its files are looked for. The key is
+        where transformers stops without this package."""
+        if str(getattr(config, "transformers_weights", "")).startswith("packed for kernels"):
+            del config.transformers_weights
+        return config
+
     def is_serializable(self, *_: Any, **__: Any) -> bool:
         return True
 

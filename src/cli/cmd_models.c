@@ -39,7 +39,7 @@ static void print_keeps(const struct tp_model *model, struct tp_err *err)
         struct tp_text text = {0};
         for (size_t m = 0; m < keep->modules; m++)
             tp_text_addf(&text, err, "%s%s", m ? ", " : "", keep->module[m].text);
-        tp_text_addf(&text, err, ": %s%s", keep->why, keep->linear ? "" : " (no linear layer)");
+        tp_text_addf(&text, err, ": %s", keep->why);
         tp_print_text_fact(i ? "" : "keeps", &text, err);
     }
 }

@@ -280,9 +280,10 @@ const struct tp_option tp_option_rows[] = {
     {.name = "merged", .value = "WHAT", .kind = TP_OPT_CHOICE, .commands = MAKES | BIT(COMPARE),
      .field = FIELD(merged), .initial = "keep", .complete = TP_COMPLETE_WORDS,
      .words = "keep|convert", .help = "what to do about parts that the reader cannot merge",
-     .more = "vLLM puts q, k and v together, and gate and up, and takes scales of 128x128 blocks "
-             "only where each but the last has rows in multiples of 128. 'keep' leaves such sets "
-             "as they are, so that the model loads; 'convert' converts them, for other readers."},
+     .more = "vLLM puts q, k and v together, and gate and up. It takes them packed alike or all "
+             "plain, and scales of 128x128 blocks only where each but the last has rows in "
+             "multiples of 128. 'keep' leaves other sets as they are, so that the model loads; "
+             "'convert' converts them, for other readers."},
     {.name = "plain", .value = "WHAT", .kind = TP_OPT_CHOICE, .commands = MAKES | BIT(COMPARE),
      .field = FIELD(plain), .initial = "keep", .complete = TP_COMPLETE_WORDS,
      .words = "keep|convert", .help = "what to do about what a quantizer left plain",

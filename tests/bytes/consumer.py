@@ -52,7 +52,8 @@ def int8_packed(t, p, rank, _box):
     words = np.ascontiguousarray(fetch(t, p, "weight_packed", rank)).view(np.uint32)
     codes = np.stack([words >> np.uint32(8 * i) & 255 for i in range(4)], axis=-1)
     q = codes.reshape(words.shape[:-1] + (-1,)).astype(np.float32) - 128
-    return q * rq.bf16_to_f32(fetch(t, p, "weight_scale", rank))
+    scale = rq.bf16_to_f32(fetch(t, p, "weight_scale", rank))
+    return q * np.repeat(scale, q.shape[-1] // scale.shape[-1], axis=-1)
 
 
 def gptq(t, p, _rank, box):
@@ -192,6 +193,10 @@ FORMATS = {
 }
 
 
+# What experts have by default in the place of the format's defaults; K is a multiple of 128 here.
+OF_EXPERTS = {"w8a16-ct": {"group": "128"}}
+
+
 # ---- checks --------------------------------------------------------------------
 
 def source_rows(origin, e, source, used):
@@ -258,7 +263,8 @@ def check_unit(unit, tensors, to, source, used, rng):
     weight = source_weight(unit, source, used)
     if weight.shape != tuple(box):
         raise Mismatch(f"{unit.prefix}: sources give {weight.shape}, the descriptor {box}")
-    outputs, _ = random_shapes.FORMATS[to][4](weight if rank == 3 else weight[0], {})
+    sets = OF_EXPERTS.get(to, {}) if ".experts." in unit.prefix else {}
+    outputs, _ = random_shapes.FORMATS[to][4](weight if rank == 3 else weight[0], sets)
     random_shapes.check_outputs(unit.prefix, outputs, tensors)
     error = product_error(rng, values, weight)
     if not error < limit:

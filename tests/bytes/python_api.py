@@ -80,7 +80,7 @@ def options(t):
 class Name(str, enum.Enum):
     """What people hold options in."""
 
-    Q_PROJ = "q_proj"
+    O_PROJ = "o_proj"
 
 
 def values(t, work):
@@ -88,13 +88,13 @@ def values(t, work):
     def names(**given):
         return [u["name"] for u in tp.plan(work.at("src"), to="w4a8-ct", **given).units]
 
-    want = [name for name in names() if not name.endswith("q_proj")]
-    for held in (["q_proj"], {"q_proj"}, (name for name in ["q_proj"]), {"q_proj": 1},
-                 {"q_proj": 1}.keys(), b"q_proj", [b"q_proj"], "q_proj", np.array(["q_proj"]),
-                 Name.Q_PROJ, [Name.Q_PROJ]):
+    want = [name for name in names() if not name.endswith("o_proj")]
+    for held in (["o_proj"], {"o_proj"}, (name for name in ["o_proj"]), {"o_proj": 1},
+                 {"o_proj": 1}.keys(), b"o_proj", [b"o_proj"], "o_proj", np.array(["o_proj"]),
+                 Name.O_PROJ, [Name.O_PROJ]):
         t.check(want == names(exclude=held), f"exclude: {type(held).__name__}")
-    for held in ([None], [True], [["q_proj"]], [1.5], 1.5, object(), bytearray(b"q_proj"),
-                 memoryview(b"q_proj")):
+    for held in ([None], [True], [["o_proj"]], [1.5], 1.5, object(), bytearray(b"o_proj"),
+                 memoryview(b"o_proj")):
         t.check(raised(TypeError, names, exclude=held) is not None, f"exclude: not {held}")
     t.check(raised(TypeError, names, set=[("scale", "ue8m0")]) is not None, "set: not pairs")
     for given in ({"exclude": True}, {"shard_size": True}, {"jobs": True}):

@@ -34,7 +34,7 @@ check 'on the page' test "$(grep -c 'only with --weights-only' bare.html)" = 2
 check 'and in JSON' test "$("$TILEPACK" compare tiny --to nvfp4-trtllm --to nvfp4-ct --json |
     jq -c '[.formats[] | select(.weights_only) | .format]')" = '["nvfp4-trtllm"]'
 check 'only what is included' test "$("$TILEPACK" compare tiny --to fp8-ct --json \
-    --include 'q_proj' | jq '.formats[0].weights')" = 2
+    --include 'o_proj' | jq '.formats[0].weights')" = 2
 fails 'no such format' 2 "there is no format 'mxfp7' to convert to" "$TILEPACK" compare tiny --to mxfp7
 fails 'no such source' 5 'nowhere' "$TILEPACK" compare nowhere
 

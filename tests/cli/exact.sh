@@ -61,7 +61,8 @@ for part in k o; do
 {"rules": [{"match": "${part}_proj", "to": "w4a16-ct", "set": {"group": "32"}},
            {"match": "_proj", "to": "w4a16-ct"}]}
 END
-    "$TILEPACK" convert "$work/model" -o "$work/$part" --recipe "$work/recipe" -q || exit 1
+    "$TILEPACK" convert "$work/model" -o "$work/$part" --recipe "$work/recipe" -q \
+        --merged convert || exit 1
 done
 answers "a layer of its own follows" 0 "codes taken over, exact" to o w4a16-marlin
 check "and is exact" is_exact o

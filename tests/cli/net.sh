@@ -139,14 +139,14 @@ check 'byte for byte, and listed' same "$work/part" "$work/made" "$left" 6
 to part made w4a16-marlin --plain convert --json >"$work/said"
 says '--plain convert' "d['converted'] == 7 and d['left_plain']['names'] == ['mtp.*']"
 check 'proved against the source' in_work verify made --against part -q
-to part made w4a16-ct --include 'q_proj|mlp' --json >"$work/said"
+to part made w4a16-ct --include 'o_proj|mlp' --json >"$work/said"
 says '--include takes what it names' "d['converted'] == 1 and 'left_plain' not in d"
 recipe() { # plain or nothing
-    echo '{"rules": [{"match": "q_proj", "to": "w8a16-ct"'"$1"'}, {"match": ".", "to": "w4a16-ct"}]}' \
+    echo '{"rules": [{"match": "o_proj", "to": "w8a16-ct"'"$1"'}, {"match": ".", "to": "w4a16-ct"}]}' \
         >"$work/r.json"
     in_work convert part -o made --force --recipe r.json --json >"$work/said"
 }
-fails 'a rule that takes only such ones' 2 "rule 1 of the recipe, 'q_proj', matches no weight but \
+fails 'a rule that takes only such ones' 2 "rule 1 of the recipe, 'o_proj', matches no weight but \
 those that the source's quantizer left plain" recipe ''
 check 'with the way' grep -q 'hint: "plain": "convert" in the rule' "$work/err"
 recipe ', "plain": "convert"'
@@ -156,7 +156,7 @@ fails 'nothing but such ones' 4 'no weight would be converted' to part no w4a16-
 check 'with the option' grep -q 'plain convert quantizes what was left plain' "$work/err"
 
 # q packed, k and v plain; a layer of two that differ
-to plain part w4a16-ct --include q_proj -q || exit 1
+to plain part w4a16-ct --include q_proj --merged convert -q || exit 1
 answers 'of one set' 0 'left plain by its quantizer: 8 (model.layers.*.mlp.*, model.layers.*.self_attn\
 .k_proj, model.layers.*.self_attn.o_proj, model.layers.*.self_attn.v_proj, mtp.*)' \
     to part made w4a16-marlin
@@ -184,7 +184,7 @@ while read -r dtype shape word others; do
     fails "unpack: $dtype $shape $word" 4 "$wanted" in_work unpack odd -o no
     check 'nothing is written' test ! -e "$work/no"
     answers 'excluded it passes' 0 '1 weights converted' to odd made fp8-dynamic-ct --exclude table \
-        --include q_proj
+        --include q_proj --merged convert
 done <<EOF_LIST
 U8 64x32 bytes
 I8 4x64x32 bytes
@@ -246,7 +246,7 @@ make odd odd U8 64x32 bytes model.thing.table "$described"
 fails 'codes with a description' 4 'config.json says "quant_method": "odd"' to odd no fp8-dynamic-ct
 check 'no hint to take it out' sh -c "! grep -E 'exclude|take' '$work/err'"
 fails 'that would be lost' 4 'excluded it would lose the quantization_config by which it is read' \
-    to odd no fp8-dynamic-ct --exclude table --include q_proj
+    to odd no fp8-dynamic-ct --exclude table --include o_proj
 to plain packed w4a16-ct -q || exit 1
 rm "$work/packed/model.safetensors.index.json"
 PYTHONPATH=$TESTS/lib "$PYTHON" -c '

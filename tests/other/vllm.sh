@@ -191,10 +191,10 @@ done
 # What must be refused.
 convert llama rank --to w4a8-cutlass
 sed -i 's/"request": {/&"tp": {"rank": 0, "ranks": 2}, /' "$work/rank/tilepack.json"
-convert llama part --to w4a8-cutlass --exclude k_proj
+convert llama part --to w4a8-cutlass --exclude k_proj --merged convert
 printf '%s\n' '{"rules": [{"match": "k_proj", "to": "mxfp8-blocked"},' \
     '{"match": "_proj", "to": "mxfp4-blocked"}]}' >"$work/mixed.json"
-convert llama mixed --recipe "$work/mixed.json"
+convert llama mixed --recipe "$work/mixed.json" --merged convert
 layer=model.layers.1.mlp.down_proj.
 damaged() { # name, how, suffix: llama with one tensor otherwise
     cp -r "$work/llama-w4a8-cutlass" "$work/$1"

@@ -207,8 +207,8 @@ static void strict(void **state)
          "\"experts\": [{\"gate\": \"a\", \"up\": \"b\", \"down\": \"a\"}]}",
          "experts[0]: \"down\" is called as another of the matrices"},
         {"{\"name\": \"x\", \"title\": \"x\", \"source\": [\"x\"], \"model_type\": [\"x\"], "
-         "\"keep\": [{\"modules\": [\"a\"], \"why\": \"x\", \"linear\": 1}]}",
-         "keep[0]: \"linear\" is neither true nor false"},
+         "\"keep\": [{\"modules\": [\"a\"], \"why\": \"x\", \"head\": 1}]}",
+         "keep[0]: \"head\" is neither true nor false"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct tp_model model;

@@ -53,7 +53,6 @@ struct tp_engine_rule {
     size_t modules;
     unsigned of;       /* bits of uses; 0: all */
     const json_t *set; /* settings of the format, or NULL */
-    int calibrated;    /* 1: only without activation scales, 2: only with them */
     int dim;           /* of sizes: 0 N, 1 K, which is to be in multiples ... */
     uint64_t multiple; /* ... of this, or where that is 0 of the format's blocks */
     bool divided;      /* only where ranks divide that dimension */
@@ -169,7 +168,6 @@ struct tp_asked {
     enum tp_use use;
     const struct tp_format *format;     /* any of its variants, and ... */
     const struct tp_settings *settings; /* ... what was chosen; NULL: that is not known yet */
-    bool calibrated;                    /* activation scales lie beside it */
     uint64_t size[2], block[2];         /* N and K of a rank, and of a block; 0: all of it */
     bool divided[2];
 };

@@ -12,7 +12,6 @@ static const char *const speeds[] = {"native", "mixed", "decoded", NULL};
 static const char *const uses[] = {"linear", "experts", "head", "embedding", NULL};
 static const char *const bases[] = {"run", "documents", NULL};
 static const char *const alikes[] = {"experts", "fused", NULL};
-static const char *const calibrations[] = {"either", "no", "yes", NULL};
 static const char *const dims[] = {"N", "K", NULL};
 static const char *const verdicts[] = {"refused", "wrong", "kept", NULL};
 
@@ -48,7 +47,6 @@ static const struct tp_json_field family[] = {
     ABOUT,
     TP_LIST("modules", MODULES, TP_MAY_BE, tp_engine_rule, module, modules),
     TP_ONE("set", TREE, TP_MAY_BE, tp_engine_rule, set),
-    TP_ONE("calibrated", WORD, TP_MAY_BE, tp_engine_rule, calibrated, .words = calibrations),
     TP_ONE("verdict", WORD, TP_NEEDED, tp_engine_rule, verdict, .words = verdicts),
     {0}};
 static const char *const merges[] = {"parts", "whole", NULL};

@@ -53,7 +53,6 @@ static bool is_set(const json_t *wanted, const struct tp_asked *asked)
 bool tp_rule_hits(const struct tp_engine_rule *rule, const struct tp_asked *asked)
 {
     return !((rule->of && !(rule->of >> asked->use & 1)) ||
-             (rule->calibrated && (rule->calibrated == 2) != asked->calibrated) ||
              !in_modules(rule->module, rule->modules, asked->name) ||
              (rule->set && !is_set(rule->set, asked)));
 }

@@ -23,8 +23,11 @@ struct tp_param {
     const char *aliases[TP_MAX_CHOICES][TP_MAX_ALIASES + 1]; /* taken as well; ended by NULL */
     const char *stored[TP_MAX_CHOICES]; /* what stored files say: the name, or an alias */
     const json_t *set[TP_MAX_CHOICES], *config[TP_MAX_CHOICES]; /* or NULL */
+    const char *warns[TP_MAX_CHOICES]; /* what is to be known where nobody chose it, or NULL */
     uint32_t count;
     const char *help;
+    const json_t *experts; /* names of choices of which the first that fits is the default for
+                              experts, or NULL */
     bool later; /* other files of this version were written without it: its default is not stored */
 };
 

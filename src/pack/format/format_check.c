@@ -22,9 +22,9 @@ struct keys {
 static const struct keys rule_keys[] = {{"dim", 0},  {"multiple", 0}, {"why", 0},     {"least", 0},
                                         {"when", 0}, {"experts", 0},  {NULL, 0}};
 static const struct keys choice_keys[] = {{"name", 0}, {"aliases", 0}, {"stored", 0},
-                                          {"set", 0},  {"config", 0},  {NULL, 0}};
+                                          {"set", 0},  {"config", 0},  {"warns", 0}, {NULL, 0}};
 static const struct keys param_keys[] = {
-    {"key", 0}, {"help", 0}, {"later", 0}, {"choices", choice_keys}, {NULL, 0}};
+    {"key", 0}, {"help", 0}, {"later", 0}, {"experts", 0}, {"choices", choice_keys}, {NULL, 0}};
 static const struct keys output_keys[] = {
     {"role", 0},   {"element", 0}, {"suffix", 0}, {"dtype", 0},     {"shape", 0},
     {"keep_e", 0}, {"per", 0},     {"layout", 0}, {"fill", 0},      {"least", 0},
@@ -34,6 +34,8 @@ static const struct keys input_keys[] = {
     {"suffix", 0}, {"shape", 0}, {"over", 0}, {"range", 0}, {"why", 0}, {NULL, 0}};
 static const struct keys config_keys[] = {{"quant_method", 0}, {"format", 0}, {"group", 0},
                                           {"inputs", 0},       {"kept", 0},   {"fields", 0},
+                                          {"head", 0},         {"experts", 0}, {"apart", 0},
+                                          {"everywhere", 0},
                                           {NULL, 0}};
 /* "set" and "let" are their readers', and strict. */
 static const struct keys same[] = {{NULL, 0}};  /* as in the file itself */

@@ -56,6 +56,7 @@ static enum tp_code parse_choice(const json_t *json, struct tp_param *param, uin
     param->choices[c] = json_string_value(json_object_get(json, "name"));
     param->set[c] = json_object_get(json, "set");
     param->config[c] = json_object_get(json, "config");
+    param->warns[c] = json_string_value(json_object_get(json, "warns"));
     if (!param->choices[c])
         return tp_fail(err, TP_E_INPUT, "a choice of \"%s\" lacks \"name\"", param->key);
     param->stored[c] = stored ? json_string_value(stored) : param->choices[c];
@@ -65,12 +66,27 @@ static enum tp_code parse_choice(const json_t *json, struct tp_param *param, uin
     return tp_format_strings(json, "aliases", param->aliases[c], TP_MAX_ALIASES, err);
 }
 
+static enum tp_code check_experts(const struct tp_param *param, struct tp_err *err)
+{
+    for (size_t i = 0; i < json_array_size(param->experts); i++) {
+        const char *name = json_string_value(json_array_get(param->experts, i));
+        uint32_t c = 0;
+        while (c < param->count && (!name || strcmp(param->choices[c], name) != 0))
+            c++;
+        if (c == param->count)
+            return tp_fail(err, TP_E_INPUT, "\"experts\" of \"%s\" names no choice of it",
+                           param->key);
+    }
+    return TP_OK;
+}
+
 static enum tp_code parse_param(const json_t *json, struct tp_param *param, struct tp_err *err)
 {
     const json_t *choices = json_object_get(json, "choices");
     enum tp_code bad = tp_format_text(json, "key", " of a parameter", &param->key, err);
     if (bad || (bad = tp_format_text(json, "help", " of a parameter", &param->help, err)))
         return bad;
+    param->experts = json_object_get(json, "experts");
     param->later = json_is_true(json_object_get(json, "later"));
     param->count = (uint32_t)json_array_size(choices);
     if (param->count < 1 || param->count > TP_MAX_CHOICES)
@@ -81,7 +97,8 @@ static enum tp_code parse_param(const json_t *json, struct tp_param *param, stru
         if (code)
             return code;
     }
-    return check_words(param, err);
+    enum tp_code code = check_words(param, err);
+    return code ? code : check_experts(param, err);
 }
 
 uint64_t tp_format_choice_group(const json_t *set)

@@ -22,8 +22,10 @@ struct tp_model_keep {
     struct tp_module_pattern *module;
     size_t modules;
     const char *why;
-    bool linear; /* engines have a linear layer there, so that it belongs on their lists */
-    bool head;   /* the output head */
+    bool embedding; /* a table of them, of which rows are taken */
+    bool head;      /* the output head */
+    bool plain;     /* readers build it plain, whatever their lists say */
+    bool unknown;   /* of models alone that have no file of their own */
 };
 
 /* How a tensor of several experts lies in memory: [E,N,K], or [E,K,N]. */
@@ -42,6 +44,7 @@ struct tp_model_stack {
 /* Modules that engines load as one matrix, in the order of its rows. */
 struct tp_model_fused {
     const char *set;
+    const char *engines; /* what engines call the matrix, or NULL */
     const char **part; /* last segments of their names */
     size_t parts;
 };

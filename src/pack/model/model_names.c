@@ -83,13 +83,16 @@ bool tp_module_matches(const struct tp_module_pattern *pattern, const char *modu
 
 /* The entry of one file that keeps the module, or NULL: of the entries that match at the
  * first segment, the first one. */
-static const struct tp_model_keep *find_keep(const struct tp_model *model, const char *module,
-                                             size_t size)
+static const struct tp_model_keep *find_keep(const struct tp_model_facts *facts, size_t m,
+                                             const char *module, size_t size)
 {
+    const struct tp_model *model = facts->model[m];
     const char *end = module + size;
     for (const char *at = module; at; at = next_segment(at, end))
         for (size_t k = 0; k < model->keeps; k++)
             for (size_t p = 0; p < model->keep[k].modules; p++) {
+                if (model->keep[k].unknown && facts->known)
+                    continue;
                 const char *text = model->keep[k].module[p].text;
                 if ((*text != '^' || at == module) && run_matches(text + (*text == '^'), at, end))
                     return &model->keep[k];
@@ -109,23 +112,22 @@ bool tp_name_kept(const struct tp_model_facts *facts, const char *name, struct t
 {
     struct tp_stack_name stack;
     size_t size = tp_name_base(name);
-    *out = (struct tp_kept_name){.linear = true};
+    *out = (struct tp_kept_name){0};
     if (tp_name_stack(facts, name, &stack)) {
         out->why = stack.is->kept;
         return out->why != NULL;
     }
     if (!name[size]) {
         out->why = "not a linear layer's weight (its name does not end in .weight)";
-        out->linear = false;
         return true;
     }
     for (size_t m = 0; m < facts->count; m++) {
         if (is_converted(facts->model[m], name, size))
             return false;
-        const struct tp_model_keep *keep = find_keep(facts->model[m], name, size);
+        const struct tp_model_keep *keep = find_keep(facts, m, name, size);
         if (!keep)
             continue;
-        *out = (struct tp_kept_name){keep->why, keep->linear, keep->head};
+        *out = (struct tp_kept_name){.why = keep->why};
         return true;
     }
     return false;
@@ -140,12 +142,30 @@ bool tp_name_integers(const struct tp_model_facts *facts, const char *name)
     return false;
 }
 
-bool tp_name_head(const struct tp_model_facts *facts, const char *module)
+static const struct tp_model_keep *keep_of(const struct tp_model_facts *facts, const char *module)
 {
     const struct tp_model_keep *keep = NULL;
     for (size_t m = 0; m < facts->count && !keep; m++)
-        keep = find_keep(facts->model[m], module, strlen(module));
+        keep = find_keep(facts, m, module, strlen(module));
+    return keep;
+}
+
+bool tp_name_head(const struct tp_model_facts *facts, const char *module)
+{
+    const struct tp_model_keep *keep = keep_of(facts, module);
     return keep && keep->head;
+}
+
+bool tp_name_embedding(const struct tp_model_facts *facts, const char *module)
+{
+    const struct tp_model_keep *keep = keep_of(facts, module);
+    return keep && keep->embedding;
+}
+
+bool tp_name_plain(const struct tp_model_facts *facts, const char *module)
+{
+    const struct tp_model_keep *keep = keep_of(facts, module);
+    return keep && keep->plain;
 }
 
 /* Which matrix of an expert is called so; false: none. */

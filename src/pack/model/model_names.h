@@ -18,8 +18,6 @@ size_t tp_name_bias_base(const char *name);
 /* Why a weight of that name is not quantized by default. */
 struct tp_kept_name {
     const char *why;
-    bool linear; /* engines have a linear layer there */
-    bool head;   /* it is the output head */
 };
 /* False where it is quantized: *out is then that of a linear layer. */
 bool tp_name_kept(const struct tp_model_facts *facts, const char *name, struct tp_kept_name *out);
@@ -27,8 +25,11 @@ bool tp_name_kept(const struct tp_model_facts *facts, const char *name, struct t
 /* Whether a tensor of integers of that name is of indices or flags, and holds no codes. */
 bool tp_name_integers(const struct tp_model_facts *facts, const char *name);
 
-/* Whether the module is the output head. */
+/* Whether the module is the output head, or a table of embeddings. */
 bool tp_name_head(const struct tp_model_facts *facts, const char *module);
+bool tp_name_embedding(const struct tp_model_facts *facts, const char *module);
+/* Whether readers build it plain, whatever their lists say. */
+bool tp_name_plain(const struct tp_model_facts *facts, const char *module);
 
 /* Whether the module's name has a run of segments that the pattern stands for. */
 bool tp_module_matches(const struct tp_module_pattern *pattern, const char *module, size_t size);

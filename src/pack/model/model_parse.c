@@ -20,8 +20,10 @@ static const char *const cuts[] = {"none", "N", "K", NULL};
 
 static const struct tp_json_field keep[] = {
     TP_ONE("why", TEXT, TP_NEEDED, tp_model_keep, why),
-    TP_ONE("linear", YES, TP_MAY_BE, tp_model_keep, linear),
+    TP_ONE("embedding", NO, TP_MAY_BE, tp_model_keep, embedding),
     TP_ONE("head", NO, TP_MAY_BE, tp_model_keep, head),
+    TP_ONE("unknown", NO, TP_MAY_BE, tp_model_keep, unknown),
+    TP_ONE("plain", NO, TP_MAY_BE, tp_model_keep, plain),
     TP_LIST("modules", MODULES, TP_NEEDED, tp_model_keep, module, modules),
     {0}};
 static const struct tp_json_field stack[] = {
@@ -34,6 +36,7 @@ static const struct tp_json_field stack[] = {
     {0}};
 static const struct tp_json_field fused[] = {
     TP_ONE("as", TEXT, TP_NEEDED, tp_model_fused, set),
+    TP_ONE("engines", TEXT, TP_MAY_BE, tp_model_fused, engines),
     TP_LIST("parts", TEXTS, TP_NEEDED, tp_model_fused, part, parts),
     {0}};
 static const struct tp_json_field merged[] = {

@@ -40,6 +40,7 @@ enum tp_code tp_plan_convert(const struct tp_checkpoint *ckpt, const struct tp_w
         (code = tp_plan_follow_sources(&b)) == TP_OK &&
         (code = tp_plan_check_origins(ckpt, weights, !file_name, err)) == TP_OK &&
         (code = tp_plan_check_importance(&b)) == TP_OK && (code = tp_plan_units(&b)) == TP_OK &&
+        (code = tp_plan_check_inputs(&b)) == TP_OK &&
         (code = tp_plan_check_excluded(&b)) == TP_OK &&
         (code = tp_plan_stats(&b)) == TP_OK && (code = tp_plan_convert_scales(&b)) == TP_OK &&
         (code = keep_the_rest(&b)) == TP_OK) {

@@ -67,7 +67,7 @@ def _(report):
             json.dump({"rules": [{"match": "q_proj", "to": "mxfp4-blocked", "plain": "convert"},
                                  {"match": "experts", "to": "mxfp4-blocked"}]}, f)
         done = json.loads(tool.run("plan", work.at("src"), "--recipe", work.at("r.json"),
-                                   "--json").stdout)
+                                   "--merged", "convert", "--json").stdout)
         expect(report, "units of a recipe", {u["name"] for u in done["units"]},
                experts | {at + "self_attn.q_proj"})
         tool.run("convert", work.at("src"), "-o", work.at("out"), "--to", "mxfp4-blocked", "-q")
@@ -83,7 +83,7 @@ def _(report):
 def _(report):
     rng = np.random.default_rng(41)
     at = "model.layers.0."
-    names = ("self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", "fc1", "fc2")
+    names = ("self_attn.o_proj", "mlp.mix_proj", "mlp.up_proj", "mlp.down_proj", "fc1", "fc2")
     source = {at + n + ".weight": plain(rng) for n in names}
     source.update(ct_file(at + "self_attn.q_proj", random_codes(rng, 64, 256),
                           to_bf16(f16_scales(rng, 64, 2))))
@@ -97,7 +97,7 @@ def _(report):
         units, _ = plan(work, source, config, "w4a8-cutlass")
         expect(report, "units", units, {at + "self_attn.q_proj"})
         units, kept = plan(work, source, config, "w4a8-cutlass", "--plain", "convert")
-        expect(report, "units", units, {at + n for n in ("self_attn.q_proj", "mlp.gate_proj",
+        expect(report, "units", units, {at + n for n in ("self_attn.q_proj", "mlp.mix_proj",
                                                          "fc1")})
         expect(report, "kept", kept, {at + n + ".weight": REASON for n in
                                       ("self_attn.o_proj", "mlp.up_proj", "mlp.down_proj",
@@ -107,19 +107,19 @@ def _(report):
 @case("AWQ and FP8: modules_to_not_convert, ignored_layers")
 def _(report):
     rng = np.random.default_rng(42)
-    source = {n + ".weight": plain(rng) for n in ("visual.blocks.0.attn.qkv", "m.0.mlp.fc",
+    source = {n + ".weight": plain(rng) for n in ("side.blocks.0.attn.qkv", "m.0.mlp.fc",
                                                   "m.0.attn.o", "m.0.attn.o2")}
     awq = {**source, **awq_file("m.0.attn.q", random_codes(rng, 64, 256), f16_scales(rng, 64, 2))}
     scale, _ = fp8_scales(rng, "F32", 1, 2)
     fp8 = {**source, "m.0.attn.q.weight": tensor("F8_E4M3", e4m3_codes(rng, 64, 256)),
            "m.0.attn.q.weight_scale_inv": scale}
-    kept = {n: REASON for n in ("visual.blocks.0.attn.qkv.weight", "m.0.attn.o.weight")}
+    kept = {n: REASON for n in ("side.blocks.0.attn.qkv.weight", "m.0.attn.o.weight")}
     with tool.Workdir() as work:
         for tensors, key, to, config in (
                 (awq, "modules_to_not_convert", "w4a8-cutlass", {"quant_method": "awq", "bits": 4,
                                                                  "group_size": 128}),
                 (fp8, "ignored_layers", "mxfp8-ct", {"quant_method": "fp8"})):
-            config[key] = ["visual", "m.0.attn.o"]
+            config[key] = ["side", "m.0.attn.o"]
             got = plan(work, tensors, {"quantization_config": config}, to, "--plain", "convert")
             expect(report, "units", got[0], {"m.0.attn.q", "m.0.mlp.fc", "m.0.attn.o2"})
             expect(report, "kept", got[1], kept)
@@ -135,7 +135,8 @@ def _(report):
         _, kept = plan(work, source, {"compression_config": old, "x": 1}, "w4a8-cutlass")
         expect(report, "kept", kept, {"m.a.weight": REASON, "m.b.weight": LEFT})
         for verb, last, want in (("convert", ("--to", "w4a8-cutlass"),
-                                  {"x", "quantization_config"}), ("unpack", (), {"x"})):
+                                  {"x", "quantization_config", "transformers_weights"}),
+                                 ("unpack", (), {"x"})):
             tool.run(verb, work.at("src"), "-o", work.at(verb), "-q", *last)
             with open(work.at(verb, "config.json"), encoding="utf-8") as f:
                 expect(report, verb, set(json.load(f)), want)

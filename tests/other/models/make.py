@@ -25,11 +25,13 @@ def config_of(kind, changes):
                     if key not in fixed})
 
 
-def build(config):
+def build(config, name):
     import torch
-    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+    import transformers
 
-    for auto in (AutoModelForCausalLM, AutoModelForImageTextToText):
+    usual = ("AutoModelForCausalLM", "AutoModelForImageTextToText")
+    for of in (zoo.CLASSES[name],) if name in zoo.CLASSES else usual:
+        auto = getattr(transformers, of)
         if type(config) in auto._model_mapping:
             torch.manual_seed(14)
             return auto.from_config(config, dtype=torch.bfloat16)
@@ -84,7 +86,7 @@ def main(out, *names):
         if names and name not in names:
             continue
         try:
-            model = spread(build(config_of(kind, changes)))
+            model = spread(build(config_of(kind, changes), name))
             model.save_pretrained(os.path.join(out, name))
             if name in zoo.RENAMED or name in zoo.TRANSPOSED:
                 as_published(os.path.join(out, name), name)

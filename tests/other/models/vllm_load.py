@@ -27,11 +27,12 @@ def spread(scales, shape, blocks):
     return scales[..., :shape[-2], :shape[-1]]
 
 
-def codes_of_int4(packed):
+def codes_of_int(packed, bits):
     import torch
 
-    shifts = torch.arange(0, 32, 4)
-    return ((packed[..., None] >> shifts) & 15).flatten(-2).float() - 8
+    shifts = torch.arange(0, 32, bits)
+    codes = (packed[..., None] >> shifts) & (2 ** bits - 1)
+    return codes.flatten(-2).float() - 2 ** (bits - 1)
 
 
 def codes_of_fp4(packed):
@@ -59,18 +60,34 @@ def divisor(params, at, codes):
     return found[:, :1, None] if codes.dim() == 3 else found[0, 0]
 
 
-def decoded(params, at):
+def of_whole(scale, codes):
+    """One scale of each weight: of parts that vLLM holds as one they must agree."""
+    parts = scale.float().reshape(codes.shape[0] if codes.dim() == 3 else 1, -1)
+    if not (parts == parts[:, :1]).all():
+        raise ValueError(f"scales of the parts differ: {parts.tolist()}")
+    return codes * (parts[:, :1, None] if codes.dim() == 3 else parts[0, 0])
+
+
+def decoded(params, at, columns):
     """float32 of the weight whose parameters begin with `at`; None if it is not converted."""
     import torch
 
+    words = params.get(at + "qweight")
+    if words is not None and words.dim() == 2 and 8 * words.shape[0] == columns:  # GPTQ
+        codes = codes_of_int(words.T.contiguous(), 4)
+        return codes * spread(params[at + "scales"].float().T, codes.shape,
+                              {-2: 1, -1: columns // params[at + "scales"].shape[0]})
     packed, plain = params.get(at + "weight_packed"), params.get(at + "weight")
     scale = params.get(at + "weight_scale_inv", params.get(at + "weight_scale"))
     if packed is not None:
-        codes = codes_of_int4(packed) if packed.dtype == torch.int32 else codes_of_fp4(packed)
+        codes = (codes_of_int(packed, 32 * packed.shape[-1] // columns)
+                 if packed.dtype == torch.int32 else codes_of_fp4(packed))
     elif plain is not None and plain.dtype == torch.float8_e4m3fn:
         codes = plain.float()
     else:
         return None
+    if plain is not None and scale.dim() < codes.dim():
+        return of_whole(scale, codes)
     n, k = scale.shape[-2:]
     blocks = {-2: 1 if n == codes.shape[-2] else 128,
               -1: 128 if n != codes.shape[-2] else codes.shape[-1] // k}
@@ -84,8 +101,10 @@ def compare(source, params):
     worst, count = 0.0, 0
     for name, want in source.items():
         at = name[:-len("weight")] if name.endswith("weight") else name + "?"
-        got = decoded(params, at)
+        got = decoded(params, at, want.shape[-1])
         if got is None:
+            if name not in params:
+                raise ValueError(f"{name} is neither plain nor decoded")
             if not torch.equal(params[name], want):
                 raise ValueError(f"{name} is not the source's")
             continue

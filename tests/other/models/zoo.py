@@ -65,6 +65,15 @@ MODELS = {
     "gemma3_images": ("gemma3", {**text(query_pre_attn_scalar=64),
                                  "vision_config": {**VISION, "vision_use_head": False},
                                  "mm_tokens_per_image": 4, "image_token_index": 500}),
+    "gemma4_images": ("gemma4", {
+        **text(model_type="gemma4_text", global_head_dim=64, num_kv_shared_layers=0,
+               layer_types=["sliding_attention", "full_attention"], attention_k_eq_v=True,
+               num_global_key_value_heads=2, vocab_size_per_layer_input=512,
+               hidden_size_per_layer_input=0, enable_moe_block=False, sliding_window=64,
+               tie_word_embeddings=True),
+        "vision_config": {**VISION, "head_dim": 64, "num_key_value_heads": 2,
+                          "global_head_dim": 64}, "audio_config": None,
+        "image_token_id": 500, "tie_word_embeddings": True}),
     "gemma3n": ("gemma3n_text", {
         "vocab_size_per_layer_input": 512, "hidden_size_per_layer_input": 128, "laurel_rank": 64,
         "num_kv_shared_layers": 0, "activation_sparsity_pattern": [0.0, 0.0],
@@ -84,6 +93,9 @@ MODELS = {
                             "layer_types": ["sliding_attention", "full_attention"]}),
     "granite": ("granite", {}),
     "granitemoe": ("granitemoe", {**MOE, "intermediate_size": 256}),
+    "hunyuan_moe": ("hunyuan_v1_moe", {**MOE, "intermediate_size": 256, "moe_topk": [2, 2], "num_shared_expert": [1, 1]}),
+    "idefics3": ("idefics3", {**text(model_type="llama"), "image_token_id": 500,
+                              "vision_config": VISION, "scale_factor": 2}),
     "internvl": ("internvl", {"text_config": {**COMMON, "model_type": "qwen2"},
                               "vision_config": {**VISION, "image_size": [56, 56],
                                                 "patch_size": [14, 14]},
@@ -114,6 +126,12 @@ MODELS = {
     "llava": ("llava", {**text(model_type="llama"), "image_token_index": 500,
                         "vision_config": {**VISION, "model_type": "clip_vision_model",
                                           "projection_dim": 128}}),
+    "llava_next": ("llava_next", {**text(model_type="llama"), "image_token_index": 500,
+                                  "vision_config": {**VISION, "model_type": "clip_vision_model",
+                                                    "projection_dim": 128}}),
+    "llava_onevision": ("llava_onevision", {
+        **text(model_type="qwen2"), "image_token_index": 500, "video_token_index": 501,
+        "vision_config": {**VISION, "model_type": "siglip_vision_model"}}),
     "minimax_m2": ("minimax_m2", {**MOE, "rotary_dim": 32, "scoring_func": "sigmoid",
                                   "use_routing_bias": True, "intermediate_size": 256}),
     "ministral": ("ministral", {"layer_types": ["sliding_attention", "full_attention"]}),
@@ -132,6 +150,10 @@ MODELS = {
     "olmo2": ("olmo2", {}),
     "olmo3": ("olmo3", {"layer_types": ["sliding_attention", "full_attention"]}),
     "olmoe": ("olmoe", {**MOE, "intermediate_size": 256}),
+    "paligemma": ("paligemma", {
+        **text(model_type="gemma"), "image_token_index": 500, "projection_dim": 256,
+        "vision_config": {**VISION, "model_type": "siglip_vision_model",
+                          "projection_dim": 256}}),
     "phi3": ("phi3", {"original_max_position_embeddings": 256}),
     "phimoe": ("phimoe", {**MOE, "intermediate_size": 256}),
     "qwen2": ("qwen2", {}),
@@ -139,6 +161,7 @@ MODELS = {
         **QWEN_VISION, "fullatt_block_indexes": [1]}}),
     "qwen2_moe": ("qwen2_moe", {**MOE, "shared_expert_intermediate_size": 512}),
     "qwen3": ("qwen3", {}),
+    "qwen3_score": ("qwen3", {"num_labels": 1}),
     "qwen3_5": ("qwen3_5_text", LINEAR_ATTENTION),
     "qwen3_5_moe": ("qwen3_5_moe_text", {**MOE, **LINEAR_ATTENTION,
                                          "shared_expert_intermediate_size": 256}),
@@ -176,8 +199,12 @@ RENAMED = {
     "gemma3_images": (("vision_tower.", "vision_tower.vision_model."),),
     "kimi_k25": (("language_model.model.blocks.", "language_model.model.layers."),
                  ("model.mm_projector.", "mm_projector.")),
-    "llava": (("vision_tower.", "vision_tower.vision_model."),),
+    **{name: (("vision_tower.", "vision_tower.vision_model."),)
+       for name in ("llava", "llava_next", "llava_onevision", "paligemma")},
 }
+
+# Models with another head than that of language.
+CLASSES = {"qwen3_score": "AutoModelForSequenceClassification"}
 
 # Published checkpoints of these have another model_type in config.json than transformers has.
 RETYPED = {"kimi_k2": "kimi_k2"}

@@ -13,6 +13,7 @@
 #include "pack/text/json_tree.h"
 #include "pack/model/model_names.h"
 #include "pack/plan/file/kept_list.h"
+#include "pack/plan/file/targets.h"
 #include "pack/os/os.h"
 #include "pack/quantizer/quantizer.h"
 #include "pack/source/source_config.h"
@@ -23,8 +24,9 @@
 
 /* Formats used by the plan, in order of first use. */
 struct used {
-    const struct tp_unit *unit[16]; /* one of each format and settings */
+    const struct tp_unit *unit[TP_MAX_GROUPS]; /* one of each format and settings */
     size_t count;
+    uint8_t *group; /* of each unit, as tp_targets() wants it */
 };
 
 /* What the format says to readers. Of zero points and order that another tool wrote it says
@@ -44,11 +46,21 @@ static bool names_inputs(const struct tp_unit *unit)
     return unit->form->inputs && json_object_get(unit->form->format->config, "inputs");
 }
 
+/* What the format says otherwise of experts without such scales, or NULL. */
+static const json_t *expert_words(const struct tp_plan *plan, const struct tp_unit *unit)
+{
+    struct tp_expert_name expert;
+    const json_t *words = json_object_get(unit->form->format->config, "experts");
+    return words && !names_inputs(unit) &&
+           tp_name_expert(&plan->weights->facts, unit->name, &expert) ? words : NULL;
+}
+
 /* Whether both are described by the same words: settings that decide only how the
  * bytes came about do not show in the config. */
-static bool same(const struct tp_unit *a, const struct tp_unit *b)
+static bool same(const struct tp_plan *plan, const struct tp_unit *a, const struct tp_unit *b)
 {
     if (a->form->format != b->form->format || names_inputs(a) != names_inputs(b) ||
+        expert_words(plan, a) != expert_words(plan, b) ||
         a->form->ordered != b->form->ordered || a->form->version2 != b->form->version2)
         return false;
     for (uint32_t p = 0; p < a->form->format->params; p++) {
@@ -61,16 +73,19 @@ static bool same(const struct tp_unit *a, const struct tp_unit *b)
     return true;
 }
 
-static enum tp_code collect_from(const struct tp_unit *units, size_t count, struct used *used,
+static enum tp_code collect_from(const struct tp_plan *plan, const struct tp_unit *units,
+                                 size_t count, uint8_t *group, struct used *used,
                                  struct tp_err *err)
 {
     for (size_t u = 0; u < count; u++) {
         const struct tp_unit *unit = &units[u];
         size_t i = 0;
+        group[u] = TP_NO_GROUP;
         if (!unit->form->format || unit->form->format->is_bias)
             continue;
-        while (i < used->count && !same(used->unit[i], unit))
+        while (i < used->count && !same(plan, used->unit[i], unit))
             i++;
+        group[u] = (uint8_t)i;
         if (i < used->count)
             continue;
         if (used->count == sizeof used->unit / sizeof *used->unit)
@@ -84,12 +99,17 @@ static enum tp_code collect_from(const struct tp_unit *units, size_t count, stru
 /* Formats of what is written, and of packed weights that are copied. */
 static enum tp_code collect(const struct tp_plan *plan, struct used *used, struct tp_err *err)
 {
-    enum tp_code code = collect_from(plan->units, plan->unit_count, used, err);
-    return code ? code : collect_from(plan->kept_units, plan->kept_unit_count, used, err);
+    used->group = tp_os_alloc(plan->unit_count + plan->kept_unit_count + 1, err);
+    if (!used->group)
+        return TP_E_MEMORY;
+    enum tp_code code = collect_from(plan, plan->units, plan->unit_count, used->group, used, err);
+    return code ? code
+                : collect_from(plan, plan->kept_units, plan->kept_unit_count,
+                               used->group + plan->unit_count, used, err);
 }
 
 /* One of config_groups: what the format says, and in it what the choices say otherwise. */
-static json_t *format_group(const struct tp_unit *unit)
+static json_t *format_group(const struct tp_plan *plan, const struct tp_unit *unit)
 {
     const json_t *config = unit->form->format->config;
     json_t *group = json_object();
@@ -97,6 +117,7 @@ static json_t *format_group(const struct tp_unit *unit)
     tp_json_update(group, json_object_get(config, "group"));
     if (names_inputs(unit))
         tp_json_update(group, json_object_get(config, "inputs"));
+    tp_json_update(group, expert_words(plan, unit));
     for (uint32_t p = 0; p < unit->form->format->params; p++) {
         const json_t *extra = unit->form->format->param[p].config[unit->form->settings.choice[p]];
         group = tp_json_merge(group, json_object_get(extra, "group"));
@@ -104,22 +125,13 @@ static json_t *format_group(const struct tp_unit *unit)
     return group;
 }
 
-/* Modules of one format: the exact targets of a group in a mixture. */
-static json_t *module_names(const struct tp_plan *plan, const struct tp_unit *of)
-{
-    json_t *names = json_array();
-    for (size_t u = 0; u < plan->unit_count; u++)
-        if (plan->units[u].form->format && same(&plan->units[u], of))
-            tp_json_append(names, json_string(plan->units[u].name));
-    for (size_t u = 0; u < plan->kept_unit_count; u++)
-        if (same(&plan->kept_units[u], of))
-            tp_json_append(names, json_string(plan->kept_units[u].name));
-    return names;
-}
-
+/* NULL with *err set: no memory. */
 static json_t *compressed_tensors(const struct tp_plan *plan, const struct used *used,
-                                  json_t *kept)
+                                  json_t *kept, struct tp_err *err)
 {
+    json_t *targets[TP_MAX_GROUPS];
+    if (tp_targets(plan, used->group, used->count, targets, err))
+        return NULL;
     json_t *config = json_object(), *groups = json_object();
     tp_json_set(config, "quant_method", json_string("compressed-tensors"));
     json_t *format = json_object_get(used->unit[0]->form->format->config, "format");
@@ -129,10 +141,8 @@ static json_t *compressed_tensors(const struct tp_plan *plan, const struct used 
     tp_json_set(config, "ignore", json_incref(kept));
     for (size_t i = 0; i < used->count; i++) {
         char name[32];
-        json_t *group = format_group(used->unit[i]);
-        tp_json_set(group, "targets", used->count == 1
-                                                  ? json_pack("[s]", "Linear")
-                                                  : module_names(plan, used->unit[i]));
+        json_t *group = format_group(plan, used->unit[i]);
+        tp_json_set(group, "targets", targets[i]);
         snprintf(name, sizeof name, "group_%zu", i);
         tp_json_set(groups, name, group);
     }
@@ -140,8 +150,19 @@ static json_t *compressed_tensors(const struct tp_plan *plan, const struct used 
     return config;
 }
 
+/* Whether one of the words begins there: of which no key may hold one. */
+static bool begins_word(const json_t *words, const char *at)
+{
+    size_t i;
+    json_t *word;
+    json_array_foreach(words, i, word)
+        if (strncmp(at, json_string_value(word), json_string_length(word)) == 0)
+            return true;
+    return false;
+}
+
 /* GPTQ's way to leave modules out: a pattern for each name. */
-static json_t *not_these(const json_t *names)
+static json_t *not_these(const json_t *names, const json_t *apart)
 {
     json_t *dynamic = json_object(), *name;
     size_t i;
@@ -151,7 +172,8 @@ static json_t *not_these(const json_t *names)
         enum tp_code code = tp_text_add_word(&text, "-:^", NULL);
         for (const char *at = json_string_value(name); *at && code == TP_OK; at++) {
             bool plain = isalnum((unsigned char)*at) || *at == '_' || (unsigned char)*at >= 128;
-            code = tp_text_addf(&text, NULL, plain ? "%c" : "\\%c", *at);
+            code = tp_text_addf(&text, NULL, begins_word(apart, at) ? "[%c]" : plain ? "%c" : "\\%c",
+                                *at);
         }
         if (code == TP_OK && tp_text_add_word(&text, "$", NULL) == TP_OK)
             tp_json_set(dynamic, text.data, json_object());
@@ -162,8 +184,51 @@ static json_t *not_these(const json_t *names)
     return dynamic;
 }
 
+/* Whether an output head is packed, now or before. */
+static bool heads(const struct tp_plan *plan)
+{
+    const struct tp_model_facts *facts = &plan->weights->facts;
+    for (size_t u = 0; u < plan->unit_count; u++)
+        if (plan->units[u].form->format && tp_name_head(facts, plan->units[u].name))
+            return true;
+    for (size_t u = 0; u < plan->kept_unit_count; u++)
+        if (tp_name_head(facts, plan->kept_units[u].name))
+            return true;
+    return false;
+}
+
+/* Whether one of the names is of a module that readers might quantize: what they call it there may
+ * be another name. */
+static bool leaves_some(const struct tp_plan *plan, const json_t *kept)
+{
+    size_t i;
+    json_t *name;
+    json_array_foreach(kept, i, name)
+        if (!tp_name_plain(&plan->weights->facts, json_string_value(name)))
+            return true;
+    return false;
+}
+
+/* Readers look for names of the file in their own, or for ends of names: with "." the first take
+ * every module but those that are left out, whatever they call it. */
+static json_t *everywhere(const struct tp_plan *plan)
+{
+    json_t *ends = json_object(), *list = json_pack("[s]", ".");
+    const char *end;
+    json_t *value;
+    for (size_t u = 0; u < plan->unit_count; u++) {
+        const char *dot = strrchr(plan->units[u].name, '.');
+        if (plan->units[u].form->format)
+            tp_json_set(ends, dot ? dot + 1 : plan->units[u].name, json_true());
+    }
+    json_object_foreach(ends, end, value)
+        tp_json_append(list, json_string(end));
+    json_decref(ends);
+    return json_pack("[o]", list);
+}
+
 /* One method with flat fields ("fp8"): the lists of kept modules by their keys. */
-static json_t *flat(const struct tp_unit *unit, json_t *kept)
+static json_t *flat(const struct tp_plan *plan, const struct tp_unit *unit, json_t *kept)
 {
     const json_t *facts = unit->form->format->config;
     json_t *config = json_object();
@@ -175,9 +240,14 @@ static json_t *flat(const struct tp_unit *unit, json_t *kept)
         const json_t *extra = unit->form->format->param[p].config[unit->form->settings.choice[p]];
         tp_json_update(config, extra);
     }
+    const char *all = json_string_value(json_object_get(facts, "everywhere"));
+    if (all && plan->unit_count && !plan->kept_unit_count && !leaves_some(plan, kept))
+        tp_json_set(config, all, everywhere(plan));
+    if (heads(plan))
+        tp_json_update(config, json_object_get(facts, "head"));
     json_array_foreach(json_object_get(facts, "kept"), i, key)
         if (strcmp(json_string_value(key), "dynamic") == 0)
-            tp_json_set(config, "dynamic", not_these(kept));
+            tp_json_set(config, "dynamic", not_these(kept, json_object_get(facts, "apart")));
         else
             tp_json_set(config, json_string_value(key), json_incref(kept));
     return config;
@@ -316,22 +386,19 @@ static enum tp_code keeps_unnamed(const struct tp_plan *plan, const struct used 
 
 /* The value of "quantization_config" for the plan (new reference), or NULL with
  * *err set where no reader could understand the mixture of formats. */
-static json_t *quantization_of(const struct tp_plan *plan, struct tp_err *err)
+static json_t *describe(const struct tp_plan *plan, const struct used *used, struct tp_err *err)
 {
-    struct used used = {.count = 0};
-    if (collect(plan, &used, err))
-        return NULL;
     const char *method = NULL;
     size_t interchange = 0;
-    for (size_t i = 0; i < used.count; i++) {
-        const json_t *config = config_of(plan, used.unit[i]);
+    for (size_t i = 0; i < used->count; i++) {
+        const json_t *config = config_of(plan, used->unit[i]);
         const char *own = json_string_value(json_object_get(config, "quant_method"));
         interchange += own != NULL;
         if (own && method && strcmp(own, method) != 0) {
             tp_err_hint(err, "convert to formats of one family: compressed-tensors (-ct), or fp8");
             tp_fail(err, TP_E_UNSUPPORTED,
                     "no reader takes \"%s\" and \"%s\" in one checkpoint (%s and %s)", method, own,
-                    used.unit[0]->form->format->name, used.unit[i]->form->format->name);
+                    used->unit[0]->form->format->name, used->unit[i]->form->format->name);
             return NULL;
         }
         if (own)
@@ -339,28 +406,36 @@ static json_t *quantization_of(const struct tp_plan *plan, struct tp_err *err)
     }
     /* One kernel-ready part keeps stock loaders out. */
     const bool groups = method && strcmp(method, "compressed-tensors") == 0;
-    enum tp_kept_form form = used.count == 0 || interchange < used.count ? TP_KEPT_OWN
+    enum tp_kept_form form = used->count == 0 || interchange < used->count ? TP_KEPT_OWN
                              : groups                                    ? TP_KEPT_CT
                                                                          : TP_KEPT_EXACT;
-    if (method && form != TP_KEPT_CT && used.count > 1 && all_of(&used, method)) {
+    if (method && form != TP_KEPT_CT && used->count > 1 && all_of(used, method)) {
         tp_err_hint(err, "use one variant and scale for all layers");
         tp_fail(err, TP_E_UNSUPPORTED,
                 "a quantization_config of method \"%s\" describes all layers alike, but these "
-                "would be of %zu kinds", method, used.count);
+                "would be of %zu kinds", method, used->count);
         return NULL;
     }
-    if (form == TP_KEPT_OWN && keeps_unnamed(plan, &used, err))
+    if (form == TP_KEPT_OWN && keeps_unnamed(plan, used, err))
         return NULL;
     json_t *kept = tp_kept_list(plan, form, err), *config = NULL;
     if (kept)
-        config = form == TP_KEPT_OWN  ? kernel_ready(plan, &used, kept, err)
-                 : form == TP_KEPT_CT ? compressed_tensors(plan, &used, kept)
-                                      : flat(used.unit[0], kept);
+        config = form == TP_KEPT_OWN  ? kernel_ready(plan, used, kept, err)
+                 : form == TP_KEPT_CT ? compressed_tensors(plan, used, kept, err)
+                                      : flat(plan, used->unit[0], kept);
     json_decref(kept);
     if (config && form != TP_KEPT_EXACT && keep_cache_scheme(plan, config, err)) {
         json_decref(config);
         return NULL;
     }
+    return config;
+}
+
+static json_t *quantization_of(const struct tp_plan *plan, struct tp_err *err)
+{
+    struct used used = {.count = 0};
+    json_t *config = collect(plan, &used, err) ? NULL : describe(plan, &used, err);
+    free(used.group);
     return config;
 }
 
@@ -430,18 +505,61 @@ static enum tp_code add_without_nested(const struct tp_checkpoint *ckpt, struct 
     return tp_text_add(out, ckpt->config + behind, ckpt->config_size - behind, err);
 }
 
+/* transformers makes a model of random values where it does not know the method: the name of a
+ * file of weights that is none is where it stops, with this sentence. The package takes the key
+ * out; nothing else reads it. */
+static const char guard_key[] = "transformers_weights";
+static const char guard[] =
+    "\"packed for kernels by tilepack; to read it, import tilepack_llm.transformers first\"";
+
+/* Sets the key in the text; of what is unpacked, or packed for other readers, it is taken out. */
+static enum tp_code set_guard(struct tp_text *text, bool own, struct tp_err *err)
+{
+    struct tp_json_span there;
+    struct tp_text done = {0};
+    enum tp_code code = tp_json_get_key(text->data, text->size, guard_key, &there, err);
+    bool ours = there.data && there.size == sizeof guard - 1 &&
+                memcmp(there.data, guard, there.size) == 0;
+    if (code || (!own && !ours))
+        return code;
+    code = tp_json_set_key(text->data, text->size, guard_key, own ? guard : NULL, &done, err);
+    tp_text_free(text);
+    *text = done;
+    return code;
+}
+
 /* Sets quantization_config, or takes it out (NULL), and takes out what else is read as such. */
 static enum tp_code replace_config(const struct tp_checkpoint *ckpt, const char *value,
-                                   struct tp_text *out, struct tp_err *err)
+                                   bool own, struct tp_text *out, struct tp_err *err)
 {
     struct tp_text top = {0}, plain = {0};
     enum tp_code code = add_without_nested(ckpt, &top, err);
     if (!code)
         code = tp_json_set_key(top.data, top.size, TP_LEGACY_CONFIG, NULL, &plain, err);
     if (!code)
+        code = set_guard(&plain, own, err);
+    if (!code)
         code = tp_json_set_key(plain.data, plain.size, "quantization_config", value, out, err);
     tp_text_free(&top);
     tp_text_free(&plain);
+    return code;
+}
+
+/* A copy is of packed weights, whatever state of work their tool has left behind: transformers
+ * reads "frozen" otherwise. */
+static enum tp_code copy_config(const struct tp_checkpoint *ckpt, struct tp_text *out,
+                                struct tp_err *err)
+{
+    struct tp_json_span whole = {ckpt->config, ckpt->config_size}, config, status;
+    enum tp_code code = tp_json_get_key(whole.data, whole.size, "quantization_config", &config, err);
+    if (code || !config.data || *config.data != '{' ||
+        (code = tp_json_get_inner(whole.data, config, "quantization_status", &status, err)) ||
+        !status.data || status.size != 8 || memcmp(status.data, "\"frozen\"", 8) != 0)
+        return code ? code : tp_text_add(out, whole.data, whole.size, err);
+    size_t before = (size_t)(status.data - whole.data);
+    if ((code = tp_text_add(out, whole.data, before, err)) == TP_OK &&
+        (code = tp_text_add_word(out, "\"compressed\"", err)) == TP_OK)
+        code = tp_text_add(out, status.data + 8, whole.size - before - 8, err);
     return code;
 }
 
@@ -452,16 +570,18 @@ enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, st
     if (!plan->ckpt->config)
         return TP_OK;
     if (!changes(plan)) /* nor does what describes it */
-        return tp_text_add(text, plan->ckpt->config, plan->ckpt->config_size, err);
+        return copy_config(plan->ckpt, text, err);
     if (!plan->restores && !(config = quantization_of(plan, err)))
         return err->code;
+    const char *method = json_string_value(json_object_get(config, "quant_method"));
+    bool own = method && strcmp(method, "tilepack") == 0;
     if (config) {
         value = tp_json_dump(config, JSON_INDENT(2));
         json_decref(config);
         if (!value)
             return tp_fail(err, TP_E_MEMORY, "out of memory for config.json");
     }
-    enum tp_code code = replace_config(plan->ckpt, value, text, err);
+    enum tp_code code = replace_config(plan->ckpt, value, own, text, err);
     free(value);
     if (code == TP_OK && text->size > TP_CONFIG_MAX_BYTES) {
         tp_err_hint(err, "convert the modules that it would list as not quantized, too, or "

@@ -8,10 +8,12 @@
 
 #include "pack/model/model_names.h"
 #include "pack/os/os.h"
+#include "pack/plan/unit/build.h"
 #include "pack/text/name_set.h"
 #include "pack/text/text.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,19 +112,97 @@ static const struct tp_tensor *kept_weight(const struct tp_plan *plan, size_t k)
     return kept->reason && kept->unit == UINT32_MAX ? &plan->ckpt->tensors[kept->tensor] : NULL;
 }
 
+static void list_packed(struct lister *l, const struct tp_unit *units, size_t count)
+{
+    for (size_t u = 0; u < count; u++)
+        if (units[u].form->format)
+            l->packed[l->packed_count++] = (struct tp_name_key){.name = units[u].name};
+}
+
+/* Before they are first asked for; most models keep no stack, and no part of a set. */
+static enum tp_code sort_packed(struct lister *l)
+{
+    if (l->packed)
+        return TP_OK;
+    size_t count = l->plan->unit_count + l->plan->kept_unit_count;
+    l->packed = tp_os_alloc(count * sizeof *l->packed, l->err);
+    if (!l->packed)
+        return TP_E_MEMORY;
+    list_packed(l, l->plan->units, l->plan->unit_count);
+    list_packed(l, l->plan->kept_units, l->plan->kept_unit_count);
+    tp_names_sort(l->packed, l->packed_count);
+    return TP_OK;
+}
+
+/* The same of a module with its whole path: asked for each stack of many. */
+static bool packs_in(const struct lister *l, const char *module, size_t size)
+{
+    return tp_names_sorted_have(l->packed, l->packed_count, module, size, '.') ||
+           tp_names_sorted_have(l->packed, l->packed_count, module, size, '\0');
+}
+
+/* Whether the model has that part of the set, plain or packed. */
+static bool has_part(const struct lister *l, const char *name, const struct tp_fused_name *fused,
+                     size_t part, char text[TP_FULL_NAME])
+{
+    int size = snprintf(text, TP_FULL_NAME, "%.*s%s.weight", (int)fused->module, name,
+                        fused->set->part[part]);
+    return size >= TP_FULL_NAME || tp_checkpoint_find(l->plan->ckpt, text) ||
+           packs_in(l, text, tp_name_base(text));
+}
+
+/* The matrix that readers make of the set of which the kept weight is the first part: they may
+ * know no parts of it. None, where some part is packed. */
+static enum tp_code add_merged(struct lister *l, const char *name,
+                               const struct tp_fused_name *fused)
+{
+    char text[TP_FULL_NAME];
+    for (size_t p = 0; p < fused->set->parts; p++)
+        if (snprintf(text, sizeof text, "%.*s%s", (int)fused->module, name,
+                     fused->set->part[p]) < (int)sizeof text &&
+            packs_in(l, text, strlen(text)))
+            return TP_OK;
+    if (fused->part || !fused->set->engines)
+        return TP_OK;
+    int size = snprintf(text, sizeof text, "%.*s%s", (int)fused->module, name,
+                        fused->set->engines);
+    return size < (int)sizeof text ? add_module(l, text, (size_t)size) : TP_OK;
+}
+
+/* What the model lacks of the set that the kept weight is of: readers that merge it ask for all
+ * of its parts by their names (v_proj, where keys serve as values). One part alone is no set. */
+static enum tp_code add_absent(struct lister *l, const char *name)
+{
+    char text[TP_FULL_NAME];
+    struct tp_fused_name fused;
+    struct tp_expert_name expert;
+    size_t parts = 0;
+    if (l->form == TP_KEPT_OWN || tp_name_expert(l->facts, name, &expert) ||
+        !tp_name_fused(l->facts, name, text, sizeof text, &fused))
+        return TP_OK;
+    enum tp_code code = sort_packed(l);
+    for (size_t p = 0; p < fused.set->parts && code == TP_OK; p++)
+        parts += has_part(l, name, &fused, p, text);
+    if (parts > 1 && code == TP_OK)
+        code = add_merged(l, name, &fused);
+    for (size_t p = 0; p < fused.set->parts && parts > 1 && code == TP_OK; p++)
+        if (!has_part(l, name, &fused, p, text))
+            code = add_module(l, text, tp_name_base(text));
+    return code;
+}
+
 static enum tp_code add_linears(struct lister *l)
 {
     enum tp_code code = TP_OK;
     for (size_t k = 0; k < l->plan->kept_count && code == TP_OK; k++) {
         const struct tp_tensor *tensor = kept_weight(l->plan, k);
         struct tp_stack_name stack;
-        struct tp_kept_name kept;
         if (!tensor || tensor->rank != 2 || tp_name_stack(l->facts, tensor->name, &stack))
             continue;
         size_t base_length = tp_name_base(tensor->name);
-        tp_name_kept(l->facts, tensor->name, &kept);
-        if (kept.linear && tensor->name[base_length])
-            code = add_module(l, tensor->name, base_length);
+        if (tensor->name[base_length] &&
+            (code = add_module(l, tensor->name, base_length)) == TP_OK)
+            code = add_absent(l, tensor->name);
     }
     return code;
 }
@@ -163,35 +243,6 @@ static bool packs_some(const struct tp_plan *plan, const char *run, size_t size)
 {
     return is_in_any(plan->units, plan->unit_count, run, size) ||
            is_in_any(plan->kept_units, plan->kept_unit_count, run, size);
-}
-
-static void list_packed(struct lister *l, const struct tp_unit *units, size_t count)
-{
-    for (size_t u = 0; u < count; u++)
-        if (units[u].form->format)
-            l->packed[l->packed_count++] = (struct tp_name_key){.name = units[u].name};
-}
-
-/* Before the first stack; most models have none that is kept. */
-static enum tp_code sort_packed(struct lister *l)
-{
-    if (l->packed)
-        return TP_OK;
-    size_t count = l->plan->unit_count + l->plan->kept_unit_count;
-    l->packed = tp_os_alloc(count * sizeof *l->packed, l->err);
-    if (!l->packed)
-        return TP_E_MEMORY;
-    list_packed(l, l->plan->units, l->plan->unit_count);
-    list_packed(l, l->plan->kept_units, l->plan->kept_unit_count);
-    tp_names_sort(l->packed, l->packed_count);
-    return TP_OK;
-}
-
-/* The same of a module with its whole path: asked for each stack of many. */
-static bool packs_in(const struct lister *l, const char *module, size_t size)
-{
-    return tp_names_sorted_have(l->packed, l->packed_count, module, size, '.') ||
-           tp_names_sorted_have(l->packed, l->packed_count, module, size, '\0');
 }
 
 /* From the segment before the first number: what comes before it readers rename. */

@@ -34,14 +34,11 @@ static enum tp_use use_of(const struct tp_plan *plan, const struct tp_unit *unit
 {
     const struct tp_model_facts *facts = &plan->weights->facts;
     struct tp_expert_name expert;
-    struct tp_kept_name kept;
-    char name[TP_FULL_NAME];
     if (unit->form->rank == 3 || tp_name_expert(facts, unit->name, &expert))
         return TP_USE_EXPERTS;
-    snprintf(name, sizeof name, "%.*s.weight", (int)tp_name_base(unit->name), unit->name);
-    if (!tp_name_kept(facts, name, &kept))
-        return TP_USE_LINEAR;
-    return kept.head ? TP_USE_HEAD : kept.linear ? TP_USE_LINEAR : TP_USE_EMBEDDING;
+    return tp_name_head(facts, unit->name)        ? TP_USE_HEAD
+           : tp_name_embedding(facts, unit->name) ? TP_USE_EMBEDDING
+                                                  : TP_USE_LINEAR;
 }
 
 /* Into how many parts ranks divide its rows, or its columns. Each rank has a whole head of k and v,
@@ -72,7 +69,6 @@ static bool ask(const struct judge *j, const struct tp_unit *unit, struct tp_ask
                                .use = use_of(j->plan, unit),
                                .format = form->format,
                                .settings = &form->settings,
-                               .calibrated = form->inputs,
                                .size = {form->box.n, form->box.k},
                                .block = {form->op.block_n, form->op.block_k}};
     if (form->rank == 3 && tp_name_stack(asked->facts, unit->name, &stack) && stack.gate_up)

@@ -190,6 +190,8 @@ enum tp_code tp_plan_restore_biases(struct tp_builder *b);
 enum tp_code tp_plan_add_inputs(struct tp_builder *b, struct tp_unit *unit);
 /* Sets form->inputs of packed weights that are copied with theirs. */
 enum tp_code tp_plan_note_inputs(struct tp_builder *b);
+/* Fails where some experts of a layer have them and others have not. The units are complete. */
+enum tp_code tp_plan_check_inputs(const struct tp_builder *b);
 /* They are not copied. */
 void tp_plan_leave_inputs(struct tp_builder *b, uint32_t weight);
 /* What says how a weight of another tool was stored, or is of its calibration, is not copied. */

@@ -4,6 +4,7 @@
 #include "pack/plan/unit/build.h"
 
 #include "kernels/op/convert_scales.h"
+#include "pack/model/model_names.h"
 #include "pack/format/format_parse.h"
 
 #include <string.h>
@@ -22,8 +23,18 @@ static bool stores_otherwise(const struct tp_op *op)
     return scale >= 0 && (op->out[scale].factor || op->out[scale].element == TP_ELEM_E5M3);
 }
 
+/* Zero points that become products with scales, of 16 bits. */
+static bool rounds_zeros(const struct tp_op *from, const struct tp_op *to)
+{
+    int was = tp_op_find(from, TP_ROLE_ZERO), is = tp_op_find(to, TP_ROLE_ZERO);
+    return was >= 0 && is >= 0 && from->out[was].element != to->out[is].element &&
+           (to->out[is].element == TP_ELEM_BF16 || to->out[is].element == TP_ELEM_F16);
+}
+
 enum tp_loss tp_repack_loss(const struct tp_op *from, const struct tp_op *to)
 {
+    if (rounds_zeros(from, to))
+        return TP_LOSS_SCALES;
     bool rounds = tp_op_is_int(to) || stores_otherwise(to);
     if (rounds && scale_element(from) != scale_element(to))
         return TP_LOSS_SCALES; /* of FP8, FP4 and MX only equal scales are taken over */
@@ -148,6 +159,73 @@ static enum tp_code choose(struct tp_builder *b, const struct tp_weight_form *fo
     return *chosen ? TP_OK : TP_E_MEMORY;
 }
 
+/* Whether the weight is of experts, chosen for that rule, and plain; *box: as it is written. */
+static bool is_expert(const struct tp_builder *b, uint32_t w, const struct tp_rule *rule,
+                      struct tp_box3 *box)
+{
+    const struct tp_weight *weight = &b->plan->weights->items[w];
+    const struct tp_model_facts *facts = &b->plan->weights->facts;
+    struct tp_expert_name expert;
+    struct tp_stack_name stack;
+    *box = (struct tp_box3){1, weight->form->box.n, weight->form->box.k};
+    return b->choices[w].rule == rule && !weight->form->format &&
+           (weight->form->rank == 3 ? tp_name_stack(facts, weight->name, &stack)
+                                    : tp_name_expert(facts, weight->name, &expert));
+}
+
+/* The rule with that choice of one parameter; false: some expert does not fit it. */
+static enum tp_code with_choice(struct tp_builder *b, struct tp_rule *rule, uint32_t p,
+                                const char *name, struct tp_rule *own, bool *fits)
+{
+    struct tp_box3 box;
+    memcpy(own, rule, sizeof *own); /* with what lies between the members */
+    own->base = rule;
+    own->follows = false;
+    for (uint32_t c = 0; c < rule->format->param[p].count; c++)
+        if (strcmp(rule->format->param[p].choices[c], name) == 0)
+            own->settings.choice[p] = (uint8_t)c;
+    own->format = of_group(rule->format, &own->settings, b->err);
+    *fits = own->format != NULL;
+    for (uint32_t w = 0; w < b->plan->weights->count && *fits; w++)
+        *fits = !is_expert(b, w, rule, &box) ||
+                !tp_format_broken_need(own->format, &own->settings, box, false);
+    return own->format ? TP_OK : TP_E_MEMORY;
+}
+
+/* What the format has as the default for experts, all of a rule alike. */
+static enum tp_code choose_for_experts(struct tp_builder *b, struct tp_rule *rule, uint32_t p)
+{
+    const json_t *names = rule->format->param[p].experts;
+    struct tp_rule own, *chosen;
+    struct tp_box3 box;
+    bool fits = false;
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < json_array_size(names) && !fits && code == TP_OK; i++)
+        code = with_choice(b, rule, p, json_string_value(json_array_get(names, i)), &own, &fits);
+    if (code || !fits)
+        return code;
+    if (!(chosen = tp_shared_keep(&b->rules, &own, sizeof own, b->err)))
+        return TP_E_MEMORY;
+    for (uint32_t w = 0; w < b->plan->weights->count; w++)
+        if (is_expert(b, w, rule, &box)) {
+            rule->follows = true;
+            b->choices[w].rule = chosen;
+        }
+    return TP_OK;
+}
+
+static enum tp_code follow_experts(struct tp_builder *b)
+{
+    enum tp_code code = TP_OK;
+    for (size_t r = 0; r < b->request->rule_count; r++) {
+        struct tp_rule *rule = &b->request->rules[r];
+        for (uint32_t p = 0; rule->format && p < rule->format->params && code == TP_OK; p++)
+            if (rule->format->param[p].experts && !(rule->set >> p & 1))
+                code = choose_for_experts(b, rule, p);
+    }
+    return code;
+}
+
 /* A model has a few forms, and may have 1,000,000 weights. */
 enum { KNOWN = 64 };
 struct known {
@@ -175,5 +253,5 @@ enum tp_code tp_plan_follow_sources(struct tp_builder *b)
         }
         b->choices[w].rule = one->chosen;
     }
-    return code;
+    return code ? code : follow_experts(b);
 }

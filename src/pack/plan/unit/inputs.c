@@ -416,3 +416,49 @@ enum tp_code tp_plan_add_inputs(struct tp_builder *b, struct tp_unit *unit)
     }
     return code;
 }
+
+/* An expert that lacks what others of its layer have: readers take all or none, and leave the
+ * scale that is not there as memory happens to be. */
+static enum tp_code refuse_partial(const struct tp_builder *b, const struct tp_unit *without,
+                                   const struct tp_unit *with)
+{
+    tp_err_tensor(b->err, without->name);
+    tp_err_hint(b->err, "--weights-only leaves them all out, so that activations stay as they are; "
+                        "or calibrate again, with data that reach every expert");
+    return tp_fail(b->err, TP_E_UNSUPPORTED, "it has no activation scale, and %s of the same "
+                   "layer has one: readers of %s take those of all experts or of none", with->name,
+                   without->form->format->name);
+}
+
+enum tp_code tp_plan_check_inputs(const struct tp_builder *b)
+{
+    const struct tp_plan *plan = b->plan;
+    struct tp_names layers = {0};
+    const struct tp_unit **first = NULL; /* of each */
+    size_t capacity = 0;
+    enum tp_code code = TP_OK;
+    for (size_t u = 0; u < plan->unit_count && code == TP_OK; u++) {
+        const struct tp_unit *unit = &plan->units[u];
+        struct tp_expert_name expert;
+        uint32_t number;
+        if (!unit->form->format || !unit->form->format->inputs.suffix ||
+            !tp_name_expert(&plan->weights->facts, unit->name, &expert))
+            continue;
+        int64_t found = tp_names_find(&layers, unit->name, expert.prefix);
+        if (found >= 0 && first[found]->form->inputs != unit->form->inputs) {
+            bool has = unit->form->inputs;
+            code = refuse_partial(b, has ? first[found] : unit, has ? unit : first[found]);
+        }
+        if (found >= 0)
+            continue;
+        const char *own = tp_store_join(&b->plan->store, unit->name, expert.prefix, "", b->err);
+        code = own ? tp_os_grow((void **)&first, &capacity, layers.count + 1, sizeof *first, b->err)
+                   : TP_E_MEMORY;
+        if (code == TP_OK &&
+            !(code = tp_names_add(&layers, own, expert.prefix, &number, b->err)))
+            first[number] = unit;
+    }
+    tp_names_close(&layers);
+    free(first);
+    return code;
+}

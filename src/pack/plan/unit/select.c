@@ -163,6 +163,18 @@ static bool is_no_weight(const struct tp_weight *weight, const char *name)
     return false;
 }
 
+static bool takes_embeddings(const struct tp_format *format)
+{
+    size_t count;
+    const struct tp_engine *const *engines = tp_engines(&count);
+    for (size_t e = 0; format && e < count; e++)
+        for (size_t r = 0; r < engines[e]->rows; r++)
+            if (tp_row_has(&engines[e]->row[r], format->name) &&
+                engines[e]->row[r].takes >> TP_USE_EMBEDDING & 1)
+                return true;
+    return false;
+}
+
 /* The rule takes the weight. Nothing that is recorded could tell the name from those of experts
  * if it held their placeholder. */
 static enum tp_code take(struct tp_builder *b, uint32_t w, struct tp_rule *rule)
@@ -170,6 +182,10 @@ static enum tp_code take(struct tp_builder *b, uint32_t w, struct tp_rule *rule)
     if (strstr(tp_weight_at(b, w)->name, "{e}"))
         return tp_choice_keep(b, w, true, "its name holds {e}, which stands for the numbers of "
                               "experts where names are recorded");
+    if (tp_name_embedding(&b->plan->weights->facts, b->plan->weights->items[w].name) &&
+        !takes_embeddings(rule->format))
+        return tp_choice_keep(b, w, true, "a table of embeddings, which no reader takes in %s",
+                              rule->format->name);
     b->choices[w].rule = rule;
     return TP_OK;
 }

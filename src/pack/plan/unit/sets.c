@@ -236,12 +236,98 @@ static enum tp_code keep_unmerged(struct tp_builder *b, uint32_t w)
                           merge_of(b, w)->says);
 }
 
+/* The set that engines merge of which the weight is a part, whether it is chosen or not. Experts
+ * are judged by the whole layer. */
+static bool merged_key(const struct tp_builder *b, uint32_t w, char key[TP_FULL_NAME])
+{
+    const struct tp_weight *weight = weight_at(b, w);
+    struct tp_expert_name expert;
+    return weight->form->rank == 2 && !tp_plan_is_bias(weight) &&
+           !tp_name_expert(facts_of(b), weight->name, &expert) &&
+           tp_name_fused(facts_of(b), weight->name, key, TP_FULL_NAME, NULL);
+}
+
+/* A part of such a set that is kept, and one that is chosen, plus one; 0: there is none. */
+struct merged_set {
+    uint32_t kept, chosen;
+};
+
+static bool differ(const struct tp_rule *x, const struct tp_rule *y)
+{
+    return x->format != y->format ||
+           memcmp(&x->settings, &y->settings, sizeof x->settings) != 0;
+}
+
+static enum tp_code refuse_mixture(const struct tp_builder *b, uint32_t x, uint32_t y)
+{
+    tp_err_tensor(b->err, weight_at(b, y)->name);
+    tp_err_hint(b->err, "give both one format and the same settings; --merged convert converts "
+                        "them all the same");
+    return tp_fail(b->err, TP_E_UNSUPPORTED, "it would be %s, and %s %s, or with other settings: "
+                   "engines load both as one matrix", b->choices[y].rule->format->name,
+                   weight_at(b, x)->name, b->choices[x].rule->format->name);
+}
+
+static enum tp_code note_part(struct tp_builder *b, uint32_t w, struct merged_set *set)
+{
+    if (!b->choices[w].rule) {
+        set->kept = w + 1;
+    } else if (!set->chosen) {
+        set->chosen = w + 1;
+    } else if (!weight_at(b, w)->form->format && !weight_at(b, set->chosen - 1)->form->format &&
+               differ(b->choices[set->chosen - 1].rule, b->choices[w].rule)) {
+        return refuse_mixture(b, set->chosen - 1, w);
+    }
+    return TP_OK;
+}
+
+/* Keeps plain parts of sets of which a part is kept; what is packed was packed so. */
+static enum tp_code keep_incomplete(struct tp_builder *b)
+{
+    struct tp_names keys = {0};
+    struct merged_set *sets = NULL;
+    size_t capacity = 0;
+    char key[TP_FULL_NAME];
+    uint32_t total = (uint32_t)b->plan->weights->count, number;
+    enum tp_code code = TP_OK;
+    for (uint32_t w = 0; w < total && code == TP_OK; w++) {
+        if (!merged_key(b, w, key))
+            continue;
+        int64_t found = tp_names_find(&keys, key, strlen(key));
+        if (found < 0) {
+            const char *own = tp_store_join(&b->plan->store, key, strlen(key), "", b->err);
+            code = own ? tp_os_grow((void **)&sets, &capacity, keys.count + 1, sizeof *sets, b->err)
+                       : TP_E_MEMORY;
+            if (code || (code = tp_names_add(&keys, own, strlen(key), &number, b->err)))
+                break;
+            sets[found = number] = (struct merged_set){0, 0};
+        }
+        if (sets)
+            code = note_part(b, w, &sets[found]);
+    }
+    for (uint32_t w = 0; w < total && sets && code == TP_OK; w++) {
+        if (!b->choices[w].rule || weight_at(b, w)->form->format || !merged_key(b, w, key))
+            continue;
+        int64_t found = tp_names_find(&keys, key, strlen(key));
+        uint32_t kept = found < 0 ? 0 : sets[found].kept;
+        if (kept)
+            code = tp_choice_keep(b, w, true, "engines load it and %s as one matrix, and that is "
+                                  "kept (%s); --merged convert converts it all the same",
+                                  weight_at(b, kept - 1)->name, b->choices[kept - 1].reason);
+    }
+    tp_names_close(&keys);
+    free(sets);
+    return code;
+}
+
 enum tp_code tp_plan_keep_sets(struct tp_builder *b)
 {
     struct unsuited unsuited = {0};
     char key[TP_FULL_NAME];
     enum tp_code code = b->rules.count ? agree(b) : TP_OK;
     uint32_t total = (uint32_t)b->plan->weights->count;
+    if (code == TP_OK && !b->request->merged)
+        code = keep_incomplete(b);
     for (uint32_t w = 0; w < total && code == TP_OK; w++)
         if ((breaks_need(b, w) || breaks_merge(b, w)) && set_key(b, w, key))
             code = add_unsuited(b, w, key, &unsuited);

@@ -260,6 +260,9 @@ static enum tp_code finalize_unit(struct tp_builder *b, struct tp_unit *unit, bo
         tp_format_broken_want(unit->form->format, &unit->form->settings, unit->form->box,
                               unit->form->rank == 3 || strstr(unit->name, ".experts."));
     unit->form->warning = want ? want->why : NULL;
+    for (uint32_t p = 0; p < rule->format->params && !unit->form->warning; p++)
+        if (!(tp_rule_asked(b->choices[unit->views[0].weight].rule)->set >> p & 1))
+            unit->form->warning = rule->format->param[p].warns[unit->form->settings.choice[p]];
     if ((code = tp_plan_add_inputs(b, unit)) || (code = add_bias(b, unit)))
         tp_unit_close(unit);
     return code ? code : tp_plan_add_unit(b, unit);
