@@ -240,7 +240,7 @@ static enum tp_code keep_unmerged(struct tp_builder *b, uint32_t w)
  * are judged by the whole layer. */
 static bool merged_key(const struct tp_builder *b, uint32_t w, char key[TP_FULL_NAME])
 {
-    const struct tp_weight *weight = weight_at(b, w);
+    const struct tp_weight *weight = tp_weight_at(b, w);
     struct tp_expert_name expert;
     return weight->form->rank == 2 && !tp_plan_is_bias(weight) &&
            !tp_name_expert(facts_of(b), weight->name, &expert) &&
@@ -260,12 +260,12 @@ static bool differ(const struct tp_rule *x, const struct tp_rule *y)
 
 static enum tp_code refuse_mixture(const struct tp_builder *b, uint32_t x, uint32_t y)
 {
-    tp_err_tensor(b->err, weight_at(b, y)->name);
+    tp_err_tensor(b->err, tp_weight_at(b, y)->name);
     tp_err_hint(b->err, "give both one format and the same settings; --merged convert converts "
                         "them all the same");
     return tp_fail(b->err, TP_E_UNSUPPORTED, "it would be %s, and %s %s, or with other settings: "
                    "engines load both as one matrix", b->choices[y].rule->format->name,
-                   weight_at(b, x)->name, b->choices[x].rule->format->name);
+                   tp_weight_at(b, x)->name, b->choices[x].rule->format->name);
 }
 
 static enum tp_code note_part(struct tp_builder *b, uint32_t w, struct merged_set *set)
@@ -274,7 +274,7 @@ static enum tp_code note_part(struct tp_builder *b, uint32_t w, struct merged_se
         set->kept = w + 1;
     } else if (!set->chosen) {
         set->chosen = w + 1;
-    } else if (!weight_at(b, w)->form->format && !weight_at(b, set->chosen - 1)->form->format &&
+    } else if (!tp_weight_at(b, w)->form->format && !tp_weight_at(b, set->chosen - 1)->form->format &&
                differ(b->choices[set->chosen - 1].rule, b->choices[w].rule)) {
         return refuse_mixture(b, set->chosen - 1, w);
     }
@@ -306,14 +306,14 @@ static enum tp_code keep_incomplete(struct tp_builder *b)
             code = note_part(b, w, &sets[found]);
     }
     for (uint32_t w = 0; w < total && sets && code == TP_OK; w++) {
-        if (!b->choices[w].rule || weight_at(b, w)->form->format || !merged_key(b, w, key))
+        if (!b->choices[w].rule || tp_weight_at(b, w)->form->format || !merged_key(b, w, key))
             continue;
         int64_t found = tp_names_find(&keys, key, strlen(key));
         uint32_t kept = found < 0 ? 0 : sets[found].kept;
         if (kept)
             code = tp_choice_keep(b, w, true, "engines load it and %s as one matrix, and that is "
                                   "kept (%s); --merged convert converts it all the same",
-                                  weight_at(b, kept - 1)->name, b->choices[kept - 1].reason);
+                                  tp_weight_at(b, kept - 1)->name, b->choices[kept - 1].reason);
     }
     tp_names_close(&keys);
     free(sets);
