@@ -66,6 +66,10 @@ class ConvertOptions(TypedDict, total=False):
     copy: Iterable[str]
     format_file: Iterable[Path]
     quantizer_file: Iterable[Path]
+    engine_file: Iterable[Path]
+    engine: str
+    gpu: str
+    gpus: int
     model_file: Path
     stacks: str
     merged: str
@@ -108,6 +112,7 @@ class VerifyOptions(TypedDict, total=False):
     importance: Path
     format_file: Iterable[Path]
     quantizer_file: Iterable[Path]
+    engine_file: Iterable[Path]
     strict: bool
     jobs: int
     device: str

@@ -12,11 +12,12 @@
 #include <strings.h>
 
 static const char meaning[] =
-    "\nbits of a weight in a large matrix; 'tilepack compare SRC' measures what each costs your model.\n"
-    "Speed: native multiplies in 8 or 4 bits, mixed in 16 bits after widening, decoded is made plain\n"
-    "when it is loaded.\n";
+    "\nbits of a weight in a large matrix; 'tilepack compare SRC' measures what each costs your\n"
+    "model. Speed: native multiplies in 8 or 4 bits, mixed in 16 bits after widening, decoded is\n"
+    "made plain when it is loaded.\n";
 
-static void join(char *text, size_t size, const char *const *words, size_t count, const char *between)
+static void join(char *text, size_t size, const char *const *words, size_t count,
+                 const char *between)
 {
     size_t used = 0;
     *text = '\0';

@@ -12,8 +12,8 @@ struct tp_serving {
     const char *output; /* the directory that is written, or "DST" */
 };
 
-/* "read by vLLM (0.33) on sm80 and later", or who does not and why, as lines on stdout; nothing where
- * no packed weight is written. Returns the exit status. */
+/* "read by ACME (1.2) on sm80 and later", or who does not and why, as lines on stdout; nothing
+ * where no packed weight is written. Returns the exit status. */
 int tp_serving_print(const struct tp_serving *serving);
 
 /* A warning for each reader that would refuse or misread weights by a rule, but for the one whose

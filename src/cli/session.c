@@ -90,7 +90,8 @@ enum tp_code tp_wish_from(const struct tp_options *o, struct tp_wish *wish, stru
     if (code)
         return code;
     if (o->gpu && !wish->sm)
-        return unknown("gpu", o->gpu, "GPU", chip_at, ", or a compute capability such as sm90", err);
+        return unknown("gpu", o->gpu, "GPU", chip_at, ", or a compute capability such as sm90",
+                       err);
     if (o->engine && !(wish->engine = tp_engine_find(o->engine)))
         return unknown("engine", o->engine, "engine", engine_at, "", err);
     return TP_OK;

@@ -336,7 +336,8 @@ static void former_keys_are_refused(void **state)
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         char edit[80];
         snprintf(edit, sizeof edit, "\"%s\": \"x\", \"codec\"", keys[i]);
-        refused("w4a8-ct", "\"codec\"", edit, "is no key of a format any more: who reads what stands in engines/");
+        refused("w4a8-ct", "\"codec\"", edit,
+                "is no key of a format any more: who reads what stands in engines/");
     }
 }
 

@@ -1,6 +1,6 @@
 /* Engines: the facts of the files of engines/, one for each engine and version that reads what is
- * written here, and the rules in them. See engines/README.md for the meaning of every key; this header
- * is its shape in memory. It knows no checkpoint and no plan.
+ * written here, and the rules in them. See engines/README.md for the meaning of every key; this
+ * header is its shape in memory. It knows no checkpoint and no plan.
  */
 #ifndef TP_PACK_ENGINE_H
 #define TP_PACK_ENGINE_H
@@ -9,8 +9,8 @@
 #include "pack/format/format.h"
 #include "pack/model/model_facts.h"
 
-/* The best first: a program that serves a checkpoint, a library that loads one, and kernels, which a
- * loader of one's own hands the tensors to. */
+/* The best first: a program that serves a checkpoint, a library that loads one, and kernels, which
+ * a loader of one's own hands the tensors to. */
 enum tp_engine_kind { TP_ENGINE_SERVER, TP_ENGINE_LIBRARY, TP_ENGINE_KERNELS };
 
 /* What the multiplication gains, the best first. */
@@ -21,7 +21,7 @@ enum tp_speed {
 };
 
 /* What a weight is used as. Lists of them are bits 1 << use. */
-enum tp_use { TP_USE_LINEAR, TP_USE_EXPERTS, TP_USE_HEAD, TP_USE_EMBEDDING };
+enum tp_use { TP_USE_LINEAR, TP_USE_EXPERTS, TP_USE_HEAD, TP_USE_EMBEDDING, TP_USES };
 
 /* What it does with a weight that a rule is about. */
 enum tp_verdict {
@@ -110,8 +110,8 @@ const struct tp_engine *const *tp_engines(size_t *count);
 enum tp_code tp_engines_check(struct tp_err *err);
 const struct tp_engine *tp_engine_find(const char *name);
 
-/* Adds a user's file, before others ask for engines: its text is copied. TP_E_USAGE where one has that
- * name, TP_E_INPUT where the file breaks the rules. */
+/* Adds a user's file, before others ask for engines: its text is copied. TP_E_USAGE where one has
+ * that name, TP_E_INPUT where the file breaks the rules. */
 enum tp_code tp_engine_add(const char *text, size_t size, struct tp_err *err);
 
 /* Reads one file into *engine. What fails leaves nothing behind. */
@@ -143,8 +143,8 @@ struct tp_offer {
 };
 
 /* All pairs of a format that is written and a row that has it on a GPU of that compute capability
- * (0: on any), of `engine` or with NULL of all. With a capability an engine has one row for a format,
- * the fastest one. Sorted: what a caller has to load comes last, then by speed, bits and name. Free
+ * (0: on any), of `engine` or with NULL of all. With a capability an engine has one row for a
+ * format, the fastest one. Sorted: what a caller has to load comes last, then by speed, bits and name. Free
  * with free(). */
 enum tp_code tp_offers(unsigned sm, const struct tp_engine *engine, struct tp_offer **offers,
                        size_t *count, struct tp_err *err);
@@ -176,15 +176,15 @@ struct tp_asked {
 /* Whether the rule is about the model and the format: what holds for many weights alike. */
 bool tp_rule_concerns(const struct tp_engine_rule *rule, const struct tp_model_facts *facts,
                       const char *format);
-/* Whether one that does is about the weight, and for one of "sizes" whether the weight breaks it. */
+/* Whether one that does is about the weight; and whether the weight breaks it, if it is of sizes. */
 bool tp_rule_hits(const struct tp_engine_rule *rule, const struct tp_asked *asked);
 bool tp_rule_breaks(const struct tp_engine_rule *rule, const struct tp_asked *asked);
 
 /* What the first engine asks of the rows of weights of that name in that format, or NULL. */
 const struct tp_engine_merge *tp_engine_merges(const char *name, const char *format);
 
-/* Why weights of that name stay plain by default in that format: what the first rule with the verdict
- * KEPT says, or NULL. */
+/* Why weights of that name stay plain by default in that format: what the first rule with the
+ * verdict KEPT says, or NULL. */
 const char *tp_engine_keeps(const struct tp_model_facts *facts, const char *name,
                             const struct tp_format *format);
 

@@ -127,8 +127,8 @@ static enum tp_code check(const struct tp_engine *engine, struct tp_err *err)
     for (size_t i = 0; i < engine->serves; i++)
         places += strcmp(engine->serve[i], "DST") == 0;
     if (places != (engine->kind == TP_ENGINE_SERVER))
-        return tp_json_wrong(&file, "serve", "has the word DST once in a server's file, and is in no "
-                                             "other one");
+        return tp_json_wrong(&file, "serve", "has the word DST once in a server's file, and is in "
+                                             "no other one");
     if (engine->kind == TP_ENGINE_LIBRARY && !engine->how)
         return tp_json_wrong(&file, "how", "is missing in a library's file");
     for (size_t i = 0; i < engine->rows && code == TP_OK; i++)

@@ -55,7 +55,8 @@ bool tp_rule_hits(const struct tp_engine_rule *rule, const struct tp_asked *aske
 {
     return !((rule->of && !(rule->of >> asked->use & 1)) ||
              (rule->calibrated && (rule->calibrated == 2) != asked->calibrated) ||
-             !in_modules(rule->module, rule->modules, asked->name) || (rule->set && !is_set(rule->set, asked)));
+             !in_modules(rule->module, rule->modules, asked->name) ||
+             (rule->set && !is_set(rule->set, asked)));
 }
 
 bool tp_rule_breaks(const struct tp_engine_rule *rule, const struct tp_asked *asked)

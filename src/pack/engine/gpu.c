@@ -55,7 +55,7 @@ unsigned tp_sm_at(unsigned bit)
 static bool is_listed(const char *const *list, size_t count, unsigned sm)
 {
     for (size_t i = 0; i < count && sm; i++) {
-        bool later;
+        bool later = false;
         unsigned from = tp_sm_of(list[i], &later);
         if (sm == from || (later && sm > from))
             return true;

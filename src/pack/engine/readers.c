@@ -97,7 +97,7 @@ static bool is_for(const struct tp_engine_row *row, unsigned sm)
     return !sm || tp_sms_of(row->gpu, row->gpus, sm) >> TP_SM_OTHER & 1;
 }
 
-/* The row has the format there, and of the rows of its engine it is the first of the fastest ones. */
+/* The row has the format there; of the rows of its engine it is the first of the fastest ones. */
 static bool wanted(const struct tp_engine *engine, size_t r, const char *format, unsigned sm)
 {
     const struct tp_engine_row *row = &engine->row[r];
@@ -113,8 +113,8 @@ static bool wanted(const struct tp_engine *engine, size_t r, const char *format,
 }
 
 /* The rows of an engine that have the format there: with `offers` NULL they are counted. */
-static size_t add_offers(const struct tp_engine *engine, const struct tp_format *format, unsigned sm,
-                         struct tp_offer *offers)
+static size_t add_offers(const struct tp_engine *engine, const struct tp_format *format,
+                         unsigned sm, struct tp_offer *offers)
 {
     size_t count = 0;
     for (size_t r = 0; r < engine->rows && !format->input_only; r++)

@@ -69,7 +69,8 @@ static enum tp_code read_bits(const struct tp_json_place *at, const struct tp_js
                               const json_t *array, unsigned *bits)
 {
     for (size_t i = 0; i < json_array_size(array); i++) {
-        int number = tp_word_of(json_string_value(json_array_get(array, i)), field->words, SIZE_MAX);
+        const char *text = json_string_value(json_array_get(array, i));
+        int number = tp_word_of(text, field->words, SIZE_MAX);
         if (number < 0)
             return tp_json_wrong(at, field->key, "holds no known word");
         *bits |= 1u << number;

@@ -1,6 +1,6 @@
-/* Objects of JSON files as structs: a table says which key is which member, of which kind. Strict: an
- * unknown key, a missing one, a value of another kind is TP_E_INPUT and says where. Who owns the tree
- * owns the texts; lists are the struct's.
+/* Objects of JSON files as structs: a table says which key is which member, of which kind. Strict:
+ * an unknown key, a missing one, a value of another kind is TP_E_INPUT and says where. Who owns the
+ * tree owns the texts; lists are the struct's.
  */
 #ifndef TP_PACK_JSON_FIELDS_H
 #define TP_PACK_JSON_FIELDS_H

@@ -1,8 +1,8 @@
 /* The verdict on a plan; see served.h.
  *
- * Each engine is asked about each weight that is written or kept packed: it has rows for the format, one
- * of them takes such weights, and no rule speaks against it. What remains of the GPUs of the rows is
- * where it reads all of them. Invariant: a reader has GPUs or a reason.
+ * Each engine is asked about each weight that is written or kept packed: it has rows for the
+ * format, one of them takes such weights, and no rule speaks against it. What remains of the GPUs of
+ * the rows is where it reads all of them. Invariant: a reader has GPUs or a reason.
  */
 #include "pack/plan/file/served.h"
 
@@ -20,10 +20,11 @@ struct judge {
     const struct tp_plan *plan;
     const struct tp_wish *wish;
     struct tp_reader *reader;
-    uint32_t asked;                 /* GPUs that count */
-    const struct tp_format *format; /* whose rules those are: */
-    const struct tp_engine_rule **rule;
-    size_t rules, sizes;            /* of `rule`; the first ones are of sizes */
+    uint32_t asked;     /* GPUs that count */
+    const char *format; /* a name, of which is known: */
+    uint32_t gpus[TP_USES], known; /* where rows take such weights; for which uses, as bits */
+    const struct tp_engine_rule **rule; /* the rules that may be about them, those of sizes first */
+    size_t rules, sizes;
     struct tp_err *err;
 };
 
@@ -48,10 +49,11 @@ static enum tp_use use_of(const struct tp_plan *plan, const struct tp_unit *unit
 static uint64_t parts_of(const struct judge *j, const struct tp_unit *unit, enum tp_parallel cut)
 {
     const struct tp_model_facts *facts = &j->plan->weights->facts;
-    const struct tp_model_parallel *is = tp_name_parallel(facts, unit->name);
+    const struct tp_model_parallel *is =
+        j->wish->ranks < 2 ? NULL : tp_name_parallel(facts, unit->name);
     struct tp_fused_name fused;
     char key[TP_FULL_NAME];
-    if (j->wish->ranks < 2 || !is || is->cut != cut)
+    if (!is || is->cut != cut)
         return 1;
     bool repeats = facts->kv_heads && facts->kv_heads < j->wish->ranks &&
                    tp_name_fused(facts, unit->name, key, sizeof key, &fused) && fused.part &&
@@ -108,11 +110,12 @@ static enum tp_code refuse_by(struct judge *j, const char *name, const char *say
 static const char *const uses_text[] = {
     [TP_USE_LINEAR] = " is a linear layer, and it does not read these in this format: take what it "
                       "reads alone (--include experts), or give the others another one in a recipe",
-    [TP_USE_EXPERTS] = " is of experts, and it does not read these in this format: leave experts out "
-                       "(--exclude experts), or give them another one in a recipe",
-    [TP_USE_HEAD] = " is an output head, and it does not read these in this format: leave it as it is",
-    [TP_USE_EMBEDDING] = " is no linear layer, and it does not read these in this format: leave it as "
-                         "it is"};
+    [TP_USE_EXPERTS] = " is of experts, and it does not read these in this format: leave experts "
+                       "out (--exclude experts), or give them another one in a recipe",
+    [TP_USE_HEAD] = " is an output head, and it does not read these in this format: leave it as it "
+                    "is",
+    [TP_USE_EMBEDDING] = " is no linear layer, and it does not read these in this format: leave it "
+                         "as it is"};
 
 /* What speaks against a weight in whatever engine, or NULL. */
 static const char *misfit(const struct tp_unit_form *form, enum tp_use use)
@@ -147,55 +150,69 @@ static void note_row(struct tp_reader *reader, const struct tp_engine_row *row)
         reader->row[reader->rows++] = row;
 }
 
-/* Where rows take it; none: the reason is told. */
-static enum tp_code judge_rows(struct judge *j, const struct tp_asked *asked, uint32_t *gpus)
+/* Where rows take such weights. */
+static uint32_t gpus_of(struct judge *j, const struct tp_asked *asked)
+{
+    const struct tp_engine *engine = j->reader->engine;
+    uint32_t *gpus = &j->gpus[asked->use];
+    if (j->known >> asked->use & 1)
+        return *gpus;
+    j->known |= 1u << asked->use;
+    *gpus = 0;
+    for (size_t r = 0; r < engine->rows; r++) {
+        const struct tp_engine_row *row = &engine->row[r];
+        uint32_t there = sms_of(j, row->gpu, row->gpus);
+        if (!there || !(row->takes >> asked->use & 1) || !tp_row_has(row, asked->format->name))
+            continue;
+        *gpus |= there;
+        note_row(j->reader, row);
+    }
+    return *gpus;
+}
+
+/* Why none of them does. */
+static enum tp_code refuse_use(struct judge *j, const struct tp_asked *asked)
 {
     const struct tp_engine *engine = j->reader->engine;
     char list[200], why[300];
     unsigned uses = 0;
     uint32_t there = 0;
-    *gpus = 0;
     for (size_t r = 0; r < engine->rows; r++) {
         const struct tp_engine_row *row = &engine->row[r];
         if (!tp_row_has(row, asked->format->name))
             continue;
         uses |= row->takes;
-        if (!(row->takes >> asked->use & 1))
-            continue;
-        there |= tp_sms_of(row->gpu, row->gpus, j->wish->sm);
-        if (sms_of(j, row->gpu, row->gpus)) {
-            *gpus |= sms_of(j, row->gpu, row->gpus);
-            note_row(j->reader, row);
-        }
+        if (row->takes >> asked->use & 1)
+            there |= tp_sms_of(row->gpu, row->gpus, j->wish->sm);
     }
-    if (*gpus)
-        return TP_OK;
     if (uses && !there)
         return refuse(j, asked->name, uses_text[asked->use]);
     tp_sms_text(there & ~(UINT32_C(1) << TP_SM_OTHER), 0, list, sizeof list);
     if (there)
-        snprintf(why, sizeof why, " is in %s, which it reads on %s alone", asked->format->name, list);
+        snprintf(why, sizeof why, " is in %s, which it reads on %s alone", asked->format->name,
+                 list);
     else
         snprintf(why, sizeof why, " is in %s, which it does not read", asked->format->name);
     return refuse(j, asked->name, why);
 }
 
-/* The rules that may be about weights of the format. */
-static enum tp_code choose_rules(struct judge *j, const struct tp_format *format)
+/* Many weights in a row are in one format: what is known of it is found once. */
+static enum tp_code take_format(struct judge *j, const char *format)
 {
     const struct tp_engine *engine = j->reader->engine;
     const struct tp_engine_rule *const lists[] = {engine->size, engine->plain, engine->family};
     const size_t counts[] = {engine->sizes, engine->plains, engine->families};
-    if (j->format == format)
+    if (j->format && strcmp(j->format, format) == 0)
         return TP_OK;
     if (!j->rule && !(j->rule = tp_os_zalloc(engine->sizes + engine->plains + engine->families + 1,
                                              sizeof *j->rule, j->err)))
         return TP_E_MEMORY;
     j->format = format;
     j->rules = 0;
+    j->known = 0;
     for (int l = 0; l < 3; l++) {
         for (size_t i = 0; i < counts[l]; i++)
-            if (tp_rule_concerns(&lists[l][i], &j->plan->weights->facts, format->name))
+            if (tp_rule_concerns(&lists[l][i], &j->plan->weights->facts, format))
                 j->rule[j->rules++] = &lists[l][i];
         if (l == 0)
             j->sizes = j->rules;
@@ -231,20 +248,21 @@ static enum tp_code judge_unit(struct judge *j, const struct tp_unit *unit)
 {
     const struct tp_format *format = unit->form->format;
     struct tp_asked asked;
-    uint32_t gpus;
     char why[100];
     if (!format || format->is_bias || is_skipped(j->reader->engine, unit->name))
         return TP_OK;
     bool whole = ask(j, unit, &asked);
-    enum tp_code code = judge_rows(j, &asked, &gpus);
-    if (code || !gpus)
-        return code;
+    enum tp_code code = take_format(j, format->name);
+    uint32_t gpus = code ? 0 : gpus_of(j, &asked);
+    if (!gpus)
+        return code ? code : refuse_use(j, &asked);
     const char *fault = j->reader->engine->kind == TP_ENGINE_KERNELS
                             ? NULL : misfit(unit->form, asked.use);
-    snprintf(why, sizeof why, " cannot be divided among %u ranks", j->wish->ranks);
+    if (!whole)
+        snprintf(why, sizeof why, " cannot be divided among %u ranks", j->wish->ranks);
     if (fault || !whole)
         return refuse(j, unit->name, fault ? fault : why);
-    if ((code = choose_rules(j, format)) || (code = judge_rules(j, &asked, &gpus)))
+    if ((code = judge_rules(j, &asked, &gpus)))
         return code;
     if (j->reader->gpus && !(j->reader->gpus & gpus))
         return refuse(j, unit->name, " is read on other GPUs than what stands before it");
@@ -417,8 +435,8 @@ enum tp_code tp_served_check(const struct tp_served *served, const struct tp_wis
     if (is)
         return TP_OK;
     enum tp_code code = tp_served_why(served, wish, &why, err);
-    tp_err_hint(err, "'tilepack formats --gpu' lists what is read where; without --engine, --gpu and "
-                     "--gpus it is made all the same");
+    tp_err_hint(err, "'tilepack formats --gpu' lists what is read where; without --engine, --gpu "
+                     "and --gpus it is made all the same");
     if (code == TP_OK)
         code = tp_fail(err, TP_E_UNSUPPORTED, "%s", why.data);
     tp_text_free(&why);

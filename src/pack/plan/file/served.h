@@ -1,5 +1,5 @@
-/* Who reads what a plan makes, on which GPUs, or why nobody does: by the rules of the engines' files
- * (pack/engine/engine.h), before a byte is written.
+/* Who reads what a plan makes, on which GPUs, or why nobody does: by the rules of the engines'
+ * files (pack/engine/engine.h), before a byte is written.
  */
 #ifndef TP_PACK_SERVED_H
 #define TP_PACK_SERVED_H
@@ -43,8 +43,8 @@ enum tp_code tp_plan_served(const struct tp_plan *plan, const struct tp_wish *wi
                             struct tp_served *served, struct tp_err *err);
 void tp_served_close(struct tp_served *served); /* legal on {0} and twice */
 
-/* The server that does not read it, or the wished engine if it does not, whose reason is the verdict; NULL
- * where there is a server, or no such. */
+/* The server that does not read it, or the wished engine if it does not, whose reason is the
+ * verdict; NULL where there is a server, or no such. */
 const struct tp_reader *tp_served_refusal(const struct tp_served *served,
                                           const struct tp_wish *wish);
 /* Why no server takes it, or not the wished engine: one sentence, without its full stop, into the

@@ -26,8 +26,8 @@ struct finder {
     struct tp_err *err;
 };
 
-/* The module of the expert's weight, under the name that engines give it, or the key of what is fused,
- * into `text`. */
+/* The module of the expert's weight, under the name that engines give it, or the key of what is
+ * fused, into `text`. */
 static enum tp_code name_module(struct finder *f, const char *name)
 {
     const struct tp_model_facts *facts = &f->plan->weights->facts;

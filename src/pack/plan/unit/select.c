@@ -304,7 +304,9 @@ static enum tp_code check_includes_used(struct tp_builder *b)
 
 enum tp_code tp_plan_select(struct tp_builder *b)
 {
-    enum tp_code code = tp_plan_find_unread(b);
+    enum tp_code code = tp_engines_check(b->err); /* none is missing where they are asked */
+    if (code == TP_OK)
+        code = tp_plan_find_unread(b);
     b->request->matcher.work = 0; /* `compare` makes several plans of one request */
     for (uint32_t w = 0; w < b->plan->weights->count && code == TP_OK; w++)
         code = choose(b, w);
