@@ -280,8 +280,8 @@ static int plan_and_do(const struct tp_options *o, struct tp_source *source,
         tp_plan_warn(&plan);
         tp_serving_warn(&serving);
         tp_kept_warn(&plan, &kept);
-        if (!o->json && (is_dry(o) || !o->quiet))
-            status = tp_serving_print(&serving);
+        if (!o->json || !is_dry(o))
+            status = tp_serving_print(&serving, !is_dry(o));
     }
     if (status == TP_OK)
         status = do_plan(o, &plan, request, output, &serving, start);

@@ -34,58 +34,68 @@ static enum tp_code add_reader(const struct tp_served *served, const struct tp_r
                         reader->documents ? ", by its documents" : "");
 }
 
-/* All readers of some kinds that read it, with `between` them. */
-static enum tp_code add_readers(const struct tp_served *served, int first, int last,
-                                struct tp_text *text, struct tp_err *err)
+/* "read by ...": the servers and libraries that do; nothing if there is none. */
+static enum tp_code add_readers(const struct tp_served *served, struct tp_text *text,
+                                struct tp_err *err)
 {
     enum tp_code code = TP_OK;
     for (size_t i = 0; i < served->count && code == TP_OK; i++) {
         const struct tp_reader *reader = &served->reader[i];
-        if (!reader->gpus || reader->engine->kind < first || reader->engine->kind > last)
+        if (!reader->gpus || reader->engine->kind == TP_ENGINE_KERNELS)
             continue;
-        if (text->size)
-            code = tp_text_add_word(text, "; ", err);
+        code = tp_text_add_word(text, text->size ? "; " : "read by ", err);
         if (code == TP_OK)
             code = add_reader(served, reader, text, err);
     }
     return code;
 }
 
-/* What callers do, a line each. */
-static void print_callers(const struct tp_served *served)
+/* One line: a result, or a message before the work. */
+static void print_line(const char *line, bool message)
 {
-    for (size_t i = 0; i < served->count; i++) {
-        const struct tp_reader *reader = &served->reader[i];
-        char gpus[200];
-        tp_sms_text(reader->gpus, served->sm, gpus, sizeof gpus);
-        if (reader->gpus && reader->engine->kind == TP_ENGINE_KERNELS && reader->rows)
-            printf("callers of %s (%s) read it on %s: %s\n", reader->engine->title,
-                   reader->engine->version, gpus, reader->row[0]->how);
+    if (message) {
+        tp_say("%s", line);
+    } else {
+        tp_print_text(stdout, line);
+        putchar('\n');
     }
 }
 
-int tp_serving_print(const struct tp_serving *serving)
+/* What callers do, a line each. */
+static enum tp_code print_callers(const struct tp_served *served, bool message, struct tp_err *err)
+{
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < served->count && code == TP_OK; i++) {
+        const struct tp_reader *reader = &served->reader[i];
+        struct tp_text line = {0};
+        if (!reader->gpus || reader->engine->kind != TP_ENGINE_KERNELS)
+            continue;
+        if ((code = tp_text_add_word(&line, "for callers of ", err)) == TP_OK &&
+            (code = add_reader(served, reader, &line, err)) == TP_OK &&
+            (code = tp_text_addf(&line, err, ": %s", reader->row[0]->how)) == TP_OK)
+            print_line(line.data, message);
+        tp_text_free(&line);
+    }
+    return code;
+}
+
+int tp_serving_print(const struct tp_serving *serving, bool message)
 {
     const struct tp_served *served = &serving->served;
     struct tp_text readers = {0}, why = {0};
     struct tp_err err = {0};
-    if (!served->written)
+    if (!served->written || (message && served->why))
         return TP_OK;
-    enum tp_code code = TP_OK;
-    if (!served->server)
-        code = tp_served_why(served, &(struct tp_wish){0}, &why, &err);
+    enum tp_code code =
+        served->server ? TP_OK : tp_served_why(served, &(struct tp_wish){0}, &why, &err);
     if (code == TP_OK && !served->why)
-        code = add_readers(served, TP_ENGINE_SERVER, TP_ENGINE_LIBRARY, &readers, &err);
-    if (code == TP_OK) {
-        if (why.size) {
-            tp_print_text(stdout, why.data);
-            putchar('\n');
-        }
-        if (readers.size)
-            printf("read by %s\n", readers.data);
-        if (!served->server)
-            print_callers(served);
-    }
+        code = add_readers(served, &readers, &err);
+    if (code == TP_OK && why.size)
+        print_line(why.data, message);
+    if (code == TP_OK && readers.size)
+        print_line(readers.data, message);
+    if (code == TP_OK && !served->server)
+        code = print_callers(served, message, &err);
     tp_text_free(&why);
     tp_text_free(&readers);
     return code ? tp_report_error(&err) : TP_OK;

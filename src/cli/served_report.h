@@ -13,8 +13,9 @@ struct tp_serving {
 };
 
 /* "read by ACME (1.2) on sm80 and later", or who does not and why, as lines on stdout; nothing
- * where no packed weight is written. Returns the exit status. */
-int tp_serving_print(const struct tp_serving *serving);
+ * where no packed weight is written. As messages before the work nothing either where no server finds
+ * out what it is. Returns the exit status. */
+int tp_serving_print(const struct tp_serving *serving, bool message);
 
 /* A warning for each reader that would refuse or misread weights by a rule, but for the one whose
  * reason the verdict is. */

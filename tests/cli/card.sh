@@ -29,8 +29,7 @@ mkdir "it's here"
 answers "as a shell takes it" 0 "serve it: vllm serve 'it'\\''s here/\$(packed)'" \
     convert "it's here/\$(packed)" --to w4a8-ct
 answers "and vllm no option" 0 "serve it: vllm serve ./-packed" convert -packed --to w4a8-ct
-answers "a format for kernels has none, and says so first" 0 "no server reads this format
-callers of DeepGEMM (54e2261) read it on sm90: samples/load_packed.py DST" \
+answers "a format for kernels has none, and says so first" 0 "tilepack: for callers of DeepGEMM (54e2261) on sm90: samples/load_packed.py DST" \
     convert kernels --to fp8-1x128
 no_line() { if grep 'serve it: ' "$work/out"; then bad "$1"; else ok "$1"; fi; }
 no_line "so that none is printed"

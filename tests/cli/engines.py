@@ -276,8 +276,10 @@ def undescribed(work):
     for path, says in ((bare, "there is no config.json"), (diffusers, "config.json names no model")):
         found = plan(path, "w4a16-ct")
         tally.check("serve" not in found and says in found["unserved"], f"unserved: {found['unserved']}")
+        text = tool.run("plan", path, "--to", "w4a16-ct").stdout
+        tally.check(says in text.split("\n")[0], "and plan says it first")
         text = tool.run("convert", path, "-o", work.at("made"), "--to", "w4a16-ct", "--force").stdout
-        tally.check("serve it" not in text and says in text, "and no line")
+        tally.check("serve it" not in text, "and there is no line")
         card = open(os.path.join(work.at("made"), "README.md"), encoding="utf-8").read()
         tally.check("vllm serve" not in card and says in card, "nor in the card")
         done = tool.run("plan", path, "--to", "w4a16-ct", "--gpu", "h100", check=False)

@@ -125,7 +125,7 @@ says "--verbose says which device and why" 0 "device: cpu: as asked" packed --ag
 TILEPACK_DISABLE=${TILEPACK_DISABLE:+$TILEPACK_DISABLE,}cuda
 export TILEPACK_DISABLE
 for device in cuda cuda:0; do
-    in_work convert src -o none --to w4a8-cutlass --device $device 2>"$work/missed" >"$work/verdict"
+    in_work convert src -o none --to w4a8-cutlass --device $device -q >"$work/missed" 2>&1
     check "convert --device $device without a GPU" test $? = 6
     says "verify --device $device without a GPU" 6 "--device $device: " packed --against src \
         --device $device

@@ -190,8 +190,6 @@ KNOWN = {
     ("vllm", "gpt2"): ((EVERY, "nothing is converted"),),
     ("vllm", "dbrx"): ((("source",), "KeyError"),),
     ("vllm", "deepseek_v4"): ((("fp8-deepseek",), "must match the size of tensor"),),
-    **{("vllm", name): ((("fp8-ct",), "is invalid for input of size"),)
-       for name in ("llama4", "llama4_images")},
     ("vllm", "mistral3"): ((("fp8-deepseek",), "no module or parameter named"),),
     # Rows that are no multiple of 128: it derives another size of blocks.
     **{("transformers", name): ((("fp8-deepseek",), "automatic conversion of the weights"),)
