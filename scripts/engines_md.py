@@ -29,8 +29,8 @@ def code(words):
 def about(rule):
     """Which weights a rule is about, in words."""
     parts = []
-    if "models" in rule:
-        parts.append(code(rule["models"]))
+    if "models" in rule or "types" in rule:
+        parts.append(code(rule.get("models", []) + rule.get("types", [])))
     if "but" in rule:
         parts.append("all but " + code(rule["but"]))
     if "formats" in rule:

@@ -27,8 +27,9 @@ it, or weights stay plain for that reason; see below the table and [engines.md](
 
 def of_model(rules, model):
     """Rules of a file of an engine that name the model."""
-    names = {model["name"], *model.get("model_type", [])}
-    return [rule for rule in rules if names & set(rule.get("models", []))]
+    types = set(model.get("model_type", []))
+    return [rule for rule in rules if model["name"] in rule.get("models", []) or
+            types & set(rule.get("types", []))]
 
 
 def limits(model, engines):

@@ -66,7 +66,8 @@ static void print_rules(const char *name, const struct tp_engine_rule *rules, si
         const struct tp_engine_rule *rule = &rules[i];
         struct tp_text text = {0};
         char of[80];
-        add_words(&text, rule->type, rule->types, "", err);
+        add_words(&text, rule->model, rule->models, "", err);
+        add_words(&text, rule->type, rule->types, text.size ? " " : "", err);
         add_words(&text, rule->but, rule->buts, "all but ", err);
         add_words(&text, rule->format, rule->formats, text.size ? ", in " : "in ", err);
         if (rule->of)

@@ -58,6 +58,7 @@ MODELS = {  # model_type: (tensors, further keys of config.json)
                ("mlp.dense_h_to_4h", (512, 256)), ("mlp.dense_4h_to_h", (256, 512)))},
     "llama4_text": layers(*ATTENTION, *((f"feed_forward.{n[4:]}", s) for n, s in MLP)),
     "glm4": layers(*ATTENTION, ("mlp.gate_up_proj", (1024, 256)), ("mlp.down_proj", (256, 512))),
+    "glm4_moe": layers(*ATTENTION, ("mlp.gate", (2, 256)), *experts("mlp")),
     "stablelm": layers(*ATTENTION, *MLP),
     "mistral3": {f"language_model.{n}": s for n, s in layers(*ATTENTION, *MLP).items()},
     "gpt_oss": {**layers(*ATTENTION, ("mlp.router", (2, 256))),
@@ -67,7 +68,7 @@ MODELS = {  # model_type: (tensors, further keys of config.json)
 # Each with formats of both kinds that it is read in, that it is not, and that nobody serves.
 PAIRS = [(model, fmt) for model, formats in {
     "llama": "w4a16-ct w8a16-ct fp8-tensor-ct fp8-deepseek int8-ct gptq w4a8-cutlass fp8-1x128 mxfp8-torchao3d "
-             "fp8-deepgemm-sm90 mxfp4-triton-hopper bf16-trtllm w4a8-flashinfer-sm90",
+             "fp8-deepgemm-sm90 mxfp4-triton-hopper w4a8-flashinfer-sm90",
     "mixtral": "w4a16-ct w8a16-ct fp8-tensor-ct fp8-ct int8-ct nvfp4-ct w4a8-cutlass w4a16-machete mxfp8-trtllm "
                "mxfp4-marlin w4a8-int8-marlin-channel",
     "qwen3_moe": "gptq w4a8-ct mxfp4-triton-hopper fp8-deepseek",
@@ -77,6 +78,7 @@ PAIRS = [(model, fmt) for model, formats in {
     "bloom": "w4a16-ct int8-ct w4a16-marlin",
     "llama4_text": "w4a16-ct gptq awq fp8-ct w4a16-marlin mxfp4-marlin",
     "glm4": "w4a16-ct gptq awq",
+    "glm4_moe": "gptq",
     "stablelm": "w4a16-ct gptq w4a16-marlin",
     "mistral3": "fp8-deepseek fp8-ct",
     "gpt_oss": "mxfp4-ct mxfp4-marlin mxfp4-triton-hopper mxfp4-trtllm w4a16-ct"}.items() for fmt in formats.split()]

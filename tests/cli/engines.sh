@@ -44,6 +44,8 @@ for name, engine in engines.items():
                                for rule in engine.get(key, [])]
     for rule in every:
         assert set(rule.get("formats", [])) <= set(formats), (name, rule)
+    for rule in every:
+        assert set(rule.get("models", []) + rule.get("but", [])) <= set(models), (name, rule)
     for run in engine.get("ran", []):
         assert set(run["models"]) <= set(models), (name, run)
     used |= {fmt for row in engine["reads"] for fmt in row["formats"]}

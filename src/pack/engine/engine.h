@@ -46,8 +46,9 @@ struct tp_engine_row {
 /* Which weights a rule is about, what it says, and what happens to them. What is missing does not
  * restrict it. */
 struct tp_engine_rule {
-    const char **type, **but, **format, **gpu; /* model_types, or names of files of models */
-    size_t types, buts, formats, gpus;
+    const char **model, **but; /* names of files of models */
+    const char **type, **format, **gpu;
+    size_t models, buts, types, formats, gpus;
     struct tp_module_pattern *module;
     size_t modules;
     unsigned of;       /* bits of uses; 0: all */

@@ -28,7 +28,8 @@ static const struct tp_json_field row[] = {
     TP_LIST("behind", TEXTS, TP_MAY_BE, tp_engine_row, behind, behinds),
     {0}};
 #define ABOUT                                                                                    \
-    TP_LIST("models", TEXTS, TP_MAY_BE, tp_engine_rule, type, types),                            \
+    TP_LIST("models", TEXTS, TP_MAY_BE, tp_engine_rule, model, models),                          \
+        TP_LIST("types", TEXTS, TP_MAY_BE, tp_engine_rule, type, types),                         \
         TP_LIST("but", TEXTS, TP_MAY_BE, tp_engine_rule, but, buts),                             \
         TP_LIST("formats", TEXTS, TP_MAY_BE, tp_engine_rule, format, formats),                   \
         TP_LIST("gpus", TEXTS, TP_MAY_BE, tp_engine_rule, gpu, gpus),                            \

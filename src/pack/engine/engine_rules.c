@@ -6,11 +6,9 @@
 
 #include <string.h>
 
-/* The model_type, or a file that says something of this model and not of every one. */
-static bool names_model(const char *const *list, size_t count, const struct tp_model_facts *facts)
+/* A file that is asked about the model. */
+static bool names_file(const char *const *list, size_t count, const struct tp_model_facts *facts)
 {
-    if (tp_word_of(facts->type, list, count) >= 0)
-        return true;
     for (size_t m = 0; m < facts->count; m++)
         if (tp_word_of(facts->model[m]->name, list, count) >= 0)
             return true;
@@ -20,8 +18,9 @@ static bool names_model(const char *const *list, size_t count, const struct tp_m
 bool tp_rule_concerns(const struct tp_engine_rule *rule, const struct tp_model_facts *facts,
                       const char *format)
 {
-    return (!rule->types || names_model(rule->type, rule->types, facts)) &&
-           !(rule->buts && names_model(rule->but, rule->buts, facts)) &&
+    bool named = names_file(rule->model, rule->models, facts) ||
+                 tp_word_of(facts->type, rule->type, rule->types) >= 0;
+    return (named || !(rule->models + rule->types)) && !names_file(rule->but, rule->buts, facts) &&
            (!rule->formats || tp_word_of(format, rule->format, rule->formats) >= 0);
 }
 
