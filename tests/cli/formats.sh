@@ -239,6 +239,7 @@ root = sys.argv[1]
 sys.path.insert(0, f"{root}/python")
 from tilepack_llm.vllm.support import SUPPORTED
 ready = set()
+rows_gpus = {} # {format: compute capabilities of it}
 rows_take = {} # {format: what the plugin's engine takes of it}
 for path in glob.glob(f"{root}/formats/*.json"):
     with open(path) as f:
@@ -250,6 +251,9 @@ with open(f"{root}/engines/vllm-tilepack.json") as f:
         for name in row["formats"]:
             was = rows_take.get(name, (False, False))
             rows_take[name] = tuple(a or b in row["takes"] for a, b in zip(was, ("linear", "experts")))
+            rows_gpus.setdefault(name, set()).update(
+                sm for gpu in row["gpus"] for sm in (80, 86, 89, 90, 100, 103, 120, 121)
+                if sm == int(gpu[2:].rstrip("+")) or (gpu.endswith("+") and sm > int(gpu[2:-1])))
 def rows(text, names_at): # {format: the cells behind its own}
     cells = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("| ")]
     return {name: [cell.strip() for cell in row[names_at + 1:]]
@@ -262,6 +266,9 @@ yes = {name: tuple(cell.startswith("yes") for cell in cells[:2]) for name, cells
 assert {name: said for name, said in yes.items() if any(said)} == {
     name: (support.linear, support.experts) for name, support in SUPPORTED.items()}, yes
 assert rows_take == {name: said for name, said in yes.items() if any(said)}, rows_take
+for name, support in SUPPORTED.items():
+    assert rows_gpus[name] == {sm for sm in (80, 86, 89, 90, 100, 103, 120, 121)
+                               if support.first <= sm <= support.last}, name
 assert not set(without) & set(served), set(without) & set(served)
 assert not ready - set(served) - set(without), ready - set(served) - set(without)
 assert set(served) <= ready and len(ready) > 30, set(served) - ready

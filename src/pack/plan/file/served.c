@@ -150,7 +150,7 @@ static void note_row(struct tp_reader *reader, const struct tp_engine_row *row)
         reader->row[reader->rows++] = row;
 }
 
-/* Where rows take such weights. */
+/* Where rows take such weights: those that were run, or where there is none those that were not. */
 static uint32_t gpus_of(struct judge *j, const struct tp_asked *asked)
 {
     const struct tp_engine *engine = j->reader->engine;
@@ -159,10 +159,11 @@ static uint32_t gpus_of(struct judge *j, const struct tp_asked *asked)
         return *gpus;
     j->known |= 1u << asked->use;
     *gpus = 0;
-    for (size_t r = 0; r < engine->rows; r++) {
-        const struct tp_engine_row *row = &engine->row[r];
+    for (size_t i = 0; i < 2 * engine->rows && !(i == engine->rows && *gpus); i++) {
+        const struct tp_engine_row *row = &engine->row[i % engine->rows];
         uint32_t there = sms_of(j, row->gpu, row->gpus);
-        if (!there || !(row->takes >> asked->use & 1) || !tp_row_has(row, asked->format->name))
+        if (!there || !(row->takes >> asked->use & 1) || !tp_row_has(row, asked->format->name) ||
+            (row->basis != 0) != (i >= engine->rows))
             continue;
         *gpus |= there;
         note_row(j->reader, row);
