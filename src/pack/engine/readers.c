@@ -112,37 +112,27 @@ static bool wanted(const struct tp_engine *engine, size_t r, const char *format,
     return true;
 }
 
-/* The rows of an engine that have the format there: with `offers` NULL they are counted. */
-static size_t add_offers(const struct tp_engine *engine, const struct tp_format *format,
-                         unsigned sm, struct tp_offer *offers)
-{
-    size_t count = 0;
-    for (size_t r = 0; r < engine->rows && !format->input_only; r++)
-        if (wanted(engine, r, format->name, sm)) {
-            if (offers)
-                offers[count] =
-                    (struct tp_offer){format, engine, &engine->row[r], bits_of(format)};
-            count++;
-        }
-    return count;
-}
-
 enum tp_code tp_offers(unsigned sm, const struct tp_engine *engine, struct tp_offer **offers,
                        size_t *count, struct tp_err *err)
 {
-    size_t formats, engines;
-    const struct tp_format *const *format = tp_formats(&formats);
+    size_t engines, most = 0;
     const struct tp_engine *const *all = tp_engines(&engines);
-    *offers = NULL;
-    for (int fill = 0; fill < 2; fill++) {
-        size_t found = 0;
-        for (size_t e = 0; e < engines; e++)
-            for (size_t f = 0; f < formats && (!engine || engine == all[e]); f++)
-                found += add_offers(all[e], format[f], sm, fill ? *offers + found : NULL);
-        *count = found;
-        if (!fill && !(*offers = tp_os_zalloc(found + 1, sizeof **offers, err)))
-            return TP_E_MEMORY;
-    }
+    for (size_t e = 0; e < engines; e++)
+        for (size_t r = 0; r < all[e]->rows; r++)
+            most += all[e]->row[r].formats;
+    *count = 0;
+    if (!(*offers = tp_os_zalloc(most + 1, sizeof **offers, err)))
+        return TP_E_MEMORY;
+    for (size_t e = 0; e < engines; e++)
+        for (size_t r = 0; r < all[e]->rows && (!engine || engine == all[e]); r++) {
+            const struct tp_engine_row *row = &all[e]->row[r];
+            for (size_t f = 0; f < row->formats; f++) {
+                const struct tp_format *format = tp_format_find(row->format[f]);
+                if (format && !format->input_only && wanted(all[e], r, format->name, sm))
+                    (*offers)[(*count)++] =
+                        (struct tp_offer){format, all[e], row, bits_of(format)};
+            }
+        }
     qsort(*offers, *count, sizeof **offers, better);
     return TP_OK;
 }

@@ -88,23 +88,16 @@ static bool ask(const struct judge *j, const struct tp_unit *unit, struct tp_ask
 
 /* ---- reasons ------------------------------------------------------------------------- */
 
-/* The first reason stays. */
-static enum tp_code refuse(struct judge *j, const char *name, const char *why)
+/* The first reason stays: what is said of the weight, or `says`, a sentence of a rule. */
+static enum tp_code refuse(struct judge *j, const char *name, const char *why, const char *says)
 {
     struct tp_reader *reader = j->reader;
     reader->gpus = 0;
     if (reader->why.size)
         return TP_OK;
     enum tp_code code = tp_text_add_word(&reader->name, name, j->err);
-    return code ? code : tp_text_add_word(&reader->why, why, j->err);
-}
-
-/* The same by a rule, whose text is a sentence. */
-static enum tp_code refuse_by(struct judge *j, const char *name, const char *says)
-{
-    bool first = !j->reader->why.size;
-    enum tp_code code = refuse(j, name, ": ");
-    return code || !first ? code : tp_text_add_word(&j->reader->why, says, j->err);
+    return code ? code : tp_text_addf(&reader->why, j->err, "%s%s", says ? ": " : why,
+                                      says ? says : "");
 }
 
 static const char *const uses_text[] = {
@@ -187,14 +180,14 @@ static enum tp_code refuse_use(struct judge *j, const struct tp_asked *asked)
             there |= tp_sms_of(row->gpu, row->gpus, j->wish->sm);
     }
     if (uses && !there)
-        return refuse(j, asked->name, uses_text[asked->use]);
+        return refuse(j, asked->name, uses_text[asked->use], NULL);
     tp_sms_text(there & ~(UINT32_C(1) << TP_SM_OTHER), 0, list, sizeof list);
     if (there)
         snprintf(why, sizeof why, " is in %s, which it reads on %s alone", asked->format->name,
                  list);
     else
         snprintf(why, sizeof why, " is in %s, which it does not read", asked->format->name);
-    return refuse(j, asked->name, why);
+    return refuse(j, asked->name, why, NULL);
 }
 
 /* Many weights in a row are in one format: what is known of it is found once. */
@@ -232,7 +225,7 @@ static enum tp_code judge_rules(struct judge *j, const struct tp_asked *asked, u
         if (i >= j->sizes && !j->reader->warns)
             j->reader->warns = rule->says;
         if (!*gpus)
-            code = refuse_by(j, asked->name, rule->says);
+            code = refuse(j, asked->name, NULL, rule->says);
     }
     return code;
 }
@@ -262,11 +255,11 @@ static enum tp_code judge_unit(struct judge *j, const struct tp_unit *unit)
     if (!whole)
         snprintf(why, sizeof why, " cannot be divided among %u ranks", j->wish->ranks);
     if (fault || !whole)
-        return refuse(j, unit->name, fault ? fault : why);
+        return refuse(j, unit->name, fault ? fault : why, NULL);
     if ((code = judge_rules(j, &asked, &gpus)))
         return code;
     if (j->reader->gpus && !(j->reader->gpus & gpus))
-        return refuse(j, unit->name, " is read on other GPUs than what stands before it");
+        return refuse(j, unit->name, " is read on other GPUs than what stands before it", NULL);
     j->reader->gpus &= gpus;
     return TP_OK;
 }
@@ -311,7 +304,7 @@ static enum tp_code judge_engine(const struct tp_plan *plan, const struct tp_wis
         code = tp_plan_uneven(plan, reader->engine->alike, &module, &experts, err);
     if (code == TP_OK && module.size)
         code = refuse(&j, module.data, experts ? " has experts that are not all in one format"
-                                               : " has parts that are not all in one format");
+                                               : " has parts that are not all in one format", NULL);
     tp_text_free(&module);
     free(j.rule);
     return code;
