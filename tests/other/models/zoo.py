@@ -37,6 +37,7 @@ def text(**changes):
 
 MODELS = {
     "bamba": ("bamba", {**MAMBA2, "attn_layer_indices": [1]}),
+    "bloom": ("bloom", {"n_layer": 2, "n_head": 4, "hidden_size": 256}),
     "cohere": ("cohere", {}),
     "cohere2": ("cohere2", {"layer_types": ["sliding_attention", "full_attention"]}),
     "dbrx": ("dbrx", {"d_model": 256, "n_heads": 4, "n_layers": 2, "max_seq_len": 256,
