@@ -172,6 +172,12 @@ V void v_store_lanes(uint8_t *p, uint64_t stride, vu a)
     _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128(a));
     _mm_storeu_si128((__m128i *)(p + stride), _mm256_extracti128_si256(a, 1));
 }
+V void b_store_turns(uint8_t *p, vu a, vu b)
+{
+    vu low = b_unpack_lo(a, b), high = b_unpack_hi(a, b);
+    v_store(p, _mm256_permute2x128_si256(low, high, 0x20));
+    v_store(p + 32, _mm256_permute2x128_si256(low, high, 0x31));
+}
 V vu v_load_lanes(const uint8_t *p, uint64_t stride)
 {
     return _mm256_set_m128i(_mm_loadu_si128((const __m128i *)(p + stride)),

@@ -204,6 +204,14 @@ V void v_store_lanes(uint8_t *p, uint64_t stride, vu a)
     _mm_storeu_si128((__m128i *)(p + 2 * stride), _mm512_extracti32x4_epi32(a, 2));
     _mm_storeu_si128((__m128i *)(p + 3 * stride), _mm512_extracti32x4_epi32(a, 3));
 }
+/* The bytes of a and b in turns, VBYTES of each. */
+V void b_store_turns(uint8_t *p, vu a, vu b)
+{
+    vu low = b_unpack_lo(a, b), high = b_unpack_hi(a, b);
+    v_store(p, _mm512_permutex2var_epi64(low, _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), high));
+    v_store(p + 64,
+            _mm512_permutex2var_epi64(low, _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15), high));
+}
 V vu v_load_lanes(const uint8_t *p, uint64_t stride)
 {
     vu a = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)p));

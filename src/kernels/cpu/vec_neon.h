@@ -186,6 +186,11 @@ V void v_store_lanes(uint8_t *p, uint64_t stride, vu a)
     (void)stride;
     v_store(p, a);
 }
+V void b_store_turns(uint8_t *p, vu a, vu b)
+{
+    v_store(p, b_unpack_lo(a, b));
+    v_store(p + 16, b_unpack_hi(a, b));
+}
 V vu v_load_lanes(const uint8_t *p, uint64_t stride)
 {
     (void)stride;
