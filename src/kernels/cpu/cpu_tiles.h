@@ -21,6 +21,9 @@ struct tiles {
     uint64_t from_at, to_at;   /* of the first element, beside what the layouts say of rows and
                                   columns: the expert's */
     uint64_t max[TP_DIMS];     /* of rows and columns of a tile */
+    struct tile_moves moves;   /* of tiles of 2^n rows and 2^k columns, once they are `known` */
+    unsigned n, k;
+    bool known;
 };
 
 /* Rows of so many columns, `stride` elements apart. */
@@ -59,7 +62,7 @@ static void tiles_open(struct tiles *t, unsigned bits)
 {
     const bool whole = bits >= 8 || (tiles_pairs(&t->from) && tiles_pairs(&t->to));
     t->bits = bits;
-    t->mapped = false;
+    t->mapped = t->known = false;
     t->flip = 0;
     t->from_at = t->to_at = 0;
     for (uint8_t i = 0; i < 16; i++)
@@ -141,26 +144,36 @@ static uint64_t tiles_next(const struct tiles *t, const struct tiles_part *p, ui
     return tiles_at(&t->from, t->from_at, n, k);
 }
 
+static void tiles_know(struct tiles *t, unsigned n, unsigned k)
+{
+    struct tile_moves *m = &t->moves;
+    if (t->known && t->n == n && t->k == k)
+        return;
+    tile_moves_of(m, &t->from, &t->to, t->bits, n, k);
+    m->mapped = t->mapped;
+    m->flip = t->flip;
+    memcpy(m->map, t->map, sizeof m->map);
+    t->n = n;
+    t->k = k;
+    t->known = true;
+}
+
 /* A whole number of tiles of 2^n rows and 2^k columns; or the same one by one, where such tiles are
  * not moved. */
-static void tiles_some(const struct tiles *t, unsigned n, unsigned k, const struct tiles_part *p)
+static void tiles_some(struct tiles *t, unsigned n, unsigned k, const struct tiles_part *p)
 {
     const uint64_t tall = UINT64_C(1) << n, wide = UINT64_C(1) << k;
-    struct tile_moves m;
-    tile_moves_of(&m, &t->from, &t->to, t->bits, n, k);
-    if (!m.possible) {
+    tiles_know(t, n, k);
+    if (!t->moves.possible) {
         tiles_each(t, p->n, p->rows, p->k, p->columns);
         return;
     }
-    m.mapped = t->mapped;
-    m.flip = t->flip;
-    memcpy(m.map, t->map, sizeof m.map);
     for (uint64_t i = p->n; i < p->n + p->rows; i += tall)
         for (uint64_t j = p->k; j < p->k + p->columns; j += wide) {
             const uint64_t from = tiles_at(&t->from, t->from_at, i, j);
             const uint64_t to = tiles_at(&t->to, t->to_at, i, j);
             const uint64_t next = tiles_next(t, p, i, j, tall, wide);
-            tile_move(&m, t->in + from * t->bits / 8, t->out + to * t->bits / 8,
+            tile_move(&t->moves, t->in + from * t->bits / 8, t->out + to * t->bits / 8,
                       (int64_t)(next * t->bits / 8 - from * t->bits / 8));
         }
 }
@@ -175,7 +188,7 @@ static unsigned tiles_side(const struct tiles *t, int dim, uint64_t first, uint6
 }
 
 /* Rows [n, n + rows) and columns [k, k + columns) of the expert that was entered. */
-static void tiles_move(const struct tiles *t, uint64_t n, uint64_t rows, uint64_t k,
+static void tiles_move(struct tiles *t, uint64_t n, uint64_t rows, uint64_t k,
                        uint64_t columns)
 {
     for (uint64_t i = 0, height; i < rows; i += height) {

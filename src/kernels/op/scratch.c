@@ -38,7 +38,8 @@ static size_t plain_scratch(const struct tp_op *op, struct tp_box3 box)
     /* The reference: offsets of every coordinate for the planes of two
      * operations, one block of values and codes, the scales of one row. Fast
      * rows: codes and scales of a strip of at most 128 rows, of one as long as a row may be no
-     * more than its own; 128 rows of 512 codes that are decoded. */
+     * more than its own; 128 rows of 512 codes that are decoded, with their scales and zero
+     * points. */
     return (size_t)(4096 + 14 * 8 * (box.n + box.k + 64) + block_n * block_k * 5 + 8 * box.k +
                     2 * rows * box.k + 128 * 256 + 128 * 512 + 128) +
            tp_scales_room(op, box) + moved_bytes(op, box) + tp_search_scratch(op, box);
