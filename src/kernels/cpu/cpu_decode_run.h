@@ -120,6 +120,18 @@ V void value_table(enum tp_dtype dtype, const float value[16], const struct deco
     }
 }
 
+/* The same as tables of the low and of the high bytes of bf16 values. */
+V void bf16_tables(const float value[16], const struct decode_group *g, enum decode_how how,
+                   vu tables[2])
+{
+    const struct group_lanes lanes = group_lanes(g);
+    vu x[16 / VL];
+    UNROLL
+    for (unsigned i = 0; i < 16 / VL; i++)
+        x[i] = v_srl(round_bf16(group_values(&lanes, how, f_load_f32(value + i * VL))), 16);
+    b_split_lanes(x, &tables[0], &tables[1]);
+}
+
 /* VBYTES nibbles through tables of the low and of the high bytes of bf16 values; each lane has
  * its own. */
 V void bf16_of_tables(const uint8_t *nibbles, vu low, vu high, uint16_t *out)
@@ -261,29 +273,37 @@ NOINLINE void ints_rest(enum tp_dtype dtype, const uint8_t *bytes, uint64_t coun
                                               (int)middle)));
 }
 
-/* A run of bytes that are integers: code = (byte + add) & mask. */
-V void decode_ints(enum tp_dtype dtype, const uint8_t *bytes, uint64_t count, unsigned add,
-                   unsigned middle, const struct decode_group *g, enum decode_how how, void *out,
-                   uint64_t first)
+/* What bytes that are integers mean: byte + add, of the bits below twice the middle, less that. */
+struct decode_ints {
+    unsigned add, middle;
+};
+
+/* VBYTES / 2 of them to bf16. */
+V void bf16_of_ints(const uint8_t *bytes, const struct decode_ints *ints,
+                    const struct group_lanes *lanes, enum decode_how how, uint16_t *out)
 {
-    const unsigned mask = 2 * middle - 1;
+    const vf middle = f_set((float)ints->middle);
+    vu x = v_and(w_add(w_load_u8(bytes), w_set(ints->add)), w_set(2 * ints->middle - 1));
+    store_turns(out, group_values(lanes, how, f_sub(f_of_ints(v_and(x, v_set(0xFFFF))), middle)),
+                group_values(lanes, how, f_sub(f_of_ints(v_srl(x, 16)), middle)));
+}
+
+/* A run of bytes that are integers. */
+V void decode_ints(enum tp_dtype dtype, const uint8_t *bytes, uint64_t count,
+                   const struct decode_ints *ints, const struct decode_group *g,
+                   enum decode_how how, void *out, uint64_t first)
+{
     const struct group_lanes lanes = group_lanes(g);
-    const vf zero = f_set((float)middle);
     uint64_t i = 0;
-    for (; dtype == TP_BF16 && i + 2 * VL <= count; i += 2 * VL) {
-        vu x = v_and(w_add(w_load_u8(bytes + i), w_set(add)), w_set(mask));
-        vf even = f_sub(f_of_ints(v_and(x, v_set(0xFFFF))), zero);
-        vf odd = f_sub(f_of_ints(v_srl(x, 16)), zero);
-        store_turns((uint16_t *)out + first + i, group_values(&lanes, how, even),
-                    group_values(&lanes, how, odd));
-    }
+    for (; dtype == TP_BF16 && i + VBYTES / 2 <= count; i += VBYTES / 2)
+        bf16_of_ints(bytes + i, ints, &lanes, how, (uint16_t *)out + first + i);
     for (; i + VL <= count; i += VL) {
-        vu code = v_and(v_add(v_load_u8(bytes + i), v_set(add)), v_set(mask));
+        vu code = v_and(v_add(v_load_u8(bytes + i), v_set(ints->add)), v_set(2 * ints->middle - 1));
         store_values(dtype, out, first + i,
-                     group_values(&lanes, how, f_of_ints(v_sub(code, v_set(middle)))));
+                     group_values(&lanes, how, f_of_ints(v_sub(code, v_set(ints->middle)))));
     }
     if (i < count)
-        ints_rest(dtype, bytes + i, count - i, add, middle, g, how, out, first + i);
+        ints_rest(dtype, bytes + i, count - i, ints->add, ints->middle, g, how, out, first + i);
 }
 
 #endif

@@ -317,11 +317,19 @@ V void tile_group(const struct tile_moves *m, enum tile_front front, unsigned st
 V void tile_groups(const struct tile_moves *m, enum tile_front front, unsigned stages,
                    const uint8_t *from, uint8_t *to, int64_t ahead)
 {
+    /* Of few registers two groups make a step. */
+    const bool two = stages <= 1 && m->loops > 0;
+    const unsigned inner = two;
     for (uint64_t i = 1;; i++) {
         tile_group(m, front, stages, from, to, ahead);
-        if (i >> m->loops)
+        if (two) {
+            from += (int64_t)m->loop_from[0];
+            to += (int64_t)m->loop_to[0];
+            tile_group(m, front, stages, from, to, ahead);
+        }
+        if (i >> (m->loops - inner))
             return;
-        const unsigned loop = (unsigned)__builtin_ctzll(i);
+        const unsigned loop = (unsigned)__builtin_ctzll(i) + inner;
         from += (int64_t)m->loop_from[loop]; /* back as well as on */
         to += (int64_t)m->loop_to[loop];
     }
