@@ -85,8 +85,11 @@ static void scales_of_bytes(const struct tp_plane *from, const struct tp_plane *
         q.data = (uint8_t *)&table[i];
         tp_store_scale(&q, codec, 0, tp_load_scale(&p, codec, 0));
     }
-    for (uint64_t i = 0; i < count && bytes == 1; i++)
-        out[i] = (uint8_t)table[in[i]];
+    if (bytes == 1) {
+        UNROLL
+        for (uint64_t i = 0; i < count; i++)
+            out[i] = (uint8_t)table[in[i]];
+    }
     for (uint64_t i = 0; i < count && bytes > 1; i++)
         memcpy(out + bytes * i, &table[in[i]], bytes == 2 ? 2 : 4);
 }
