@@ -8,6 +8,8 @@
 
 #include "kernels/cpu/cpu_tiles.h"
 
+#include <stdlib.h>
+
 /* One dimension of stored elements that stand for `from_per` elements of W each, as counted by
  * those that stand for `to_per`. False: the counts do not divide each other. */
 static bool scales_dim(struct tp_layout_dim *dim, uint64_t from_per, uint64_t to_per,
