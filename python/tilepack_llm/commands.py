@@ -78,7 +78,7 @@ class ConvertOptions(TypedDict, total=False):
     follow_links: bool
     nonfinite: str
     requantize: bool
-    weights_only: bool
+    weights_only: bool | str
     shard_size: int | str
     zstd: bool | int
     digest: str

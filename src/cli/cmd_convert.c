@@ -38,7 +38,7 @@ static int end_json(struct tp_writer *w, const struct tp_plan *plan,
     struct tp_kept_sum kept;
     if (tp_measures_searched(measures))
         tp_search_put_means(w, measures->units, measures->unit_count);
-    tp_exact_put(w, plan);
+    tp_exact_put(w, plan, true);
     tp_measures_put(w, measures);
     tp_kept_find(plan, &kept);
     tp_kept_put(w, plan, &kept);
@@ -112,7 +112,7 @@ static int print_result(const struct tp_options *o, const struct tp_plan *plan, 
            plan->unit_count, plan->kept_count,
            tp_human_bytes(in, plan->bytes_in), tp_human_bytes(out, plan->bytes_out),
            tp_human_seconds(took, seconds));
-    tp_exact_print(plan);
+    tp_exact_print(plan, true);
     print_measures(measures);
     tp_left_plain_print(plan);
     return tp_serving_print_command(serving);

@@ -102,7 +102,7 @@ static int print_result(const struct tp_options *o, const struct tp_plan *plan, 
                  tp_num("copied", copied), tp_num("bytes_in", plan->bytes_in),
                  tp_num("bytes_out", plan->bytes_out), tp_real("seconds", seconds));
         tp_outcome_put(&w, result);
-        tp_exact_put(&w, plan);
+        tp_exact_put(&w, plan, true);
         tp_measures_put(&w, measures);
         tp_left_plain_put(&w, plan);
         tp_plan_put_left(&w, plan);
@@ -115,7 +115,7 @@ static int print_result(const struct tp_options *o, const struct tp_plan *plan, 
            plan->unit_count, o->to ? "taken over to " : "restored", o->to ? o->to : "", copied,
            tp_human_bytes(in, plan->bytes_in), tp_human_bytes(out, plan->bytes_out),
            tp_human_seconds(took, seconds));
-    tp_exact_print(plan);
+    tp_exact_print(plan, true);
     tp_measures_print(measures);
     tp_left_plain_print(plan);
     return TP_OK;

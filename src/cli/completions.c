@@ -36,7 +36,7 @@ static const struct tp_option *takes_next(const struct line *line, const char *w
         row = tp_option_find(command_of(line), word + 2, strlen(word + 2), '\0');
     else if (word[0] == '-' && word[1])
         row = tp_option_find(command_of(line), NULL, 0, word[strlen(word) - 1]);
-    return row && row->value && row->kind != TP_OPT_LEVEL ? row : NULL;
+    return row && row->value && !row->alone ? row : NULL;
 }
 
 /* The number of operands before the last word, and the first of them. */

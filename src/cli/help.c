@@ -28,8 +28,8 @@ void tp_help_top(FILE *out)
 static void help_option(FILE *out, const struct tp_option *row)
 {
     char left[80], line[400];
-    const char *open = row->kind == TP_OPT_LEVEL ? "[=" : " ";
-    const char *close = row->kind == TP_OPT_LEVEL ? "]" : "";
+    const char *open = row->alone ? "[=" : " ", *close = row->alone ? "]" : "";
+    const char *given = row->alone ? row->alone : row->initial;
     char letter[8] = "    ";
     if (row->letter)
         snprintf(letter, sizeof letter, "-%c, ", row->letter);
@@ -38,9 +38,9 @@ static void help_option(FILE *out, const struct tp_option *row)
                      row->value ? close : "");
     size_t at = (size_t)n + 2 <= INDENT ? INDENT : (size_t)n + 2;
     fprintf(out, "%-*s", (int)at, left);
-    const char *label = row->kind == TP_OPT_LEVEL ? " (LEVEL is " : " (default: ";
-    snprintf(line, sizeof line, "%s%s%s%s", row->help, row->initial ? label : "",
-             row->initial ? row->initial : "", row->initial ? ")" : "");
+    const char *label = row->alone ? " (alone: " : " (default: ";
+    snprintf(line, sizeof line, "%s%s%s%s", row->help, given ? label : "", given ? given : "",
+             given ? ")" : "");
     if (row->kind == TP_OPT_CHOICE) {
         size_t used = strlen(line);
         snprintf(line + used, sizeof line - used, " [%s]", row->words);
@@ -133,7 +133,7 @@ static void mdoc_item(FILE *out, const struct tp_option *row)
         fprintf(out, " Fl %c%s%s ,", row->letter, row->value ? " Ar " : "",
                 row->value ? row->value : "");
     fprintf(out, " Fl \\-%s", row->name);
-    if (row->kind == TP_OPT_LEVEL)
+    if (row->alone)
         fprintf(out, " Ns Op = Ns Ar %s", row->value);
     else if (row->value)
         fprintf(out, " Ns = Ns Ar %s", row->value);
@@ -159,9 +159,9 @@ static void mdoc_option(FILE *out, const struct tp_option *row)
     tp_mdoc_text(out, text, true);
     if (row->kind == TP_OPT_CHOICE)
         mdoc_choices(out, row->words);
-    if (row->initial)
-        fprintf(out, "%s\n.Cm %s .\n",
-                row->kind == TP_OPT_LEVEL ? "Without a level, it is" : "Default:", row->initial);
+    if (row->initial || row->alone)
+        fprintf(out, "%s\n.Cm %s .\n", row->alone ? "Without a value, it is" : "Default:",
+                row->alone ? row->alone : row->initial);
     if (row->more)
         tp_mdoc_text(out, row->more, false);
 }

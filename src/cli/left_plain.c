@@ -107,6 +107,25 @@ static void end(struct left *left)
     free(left->packed);
 }
 
+/* What stood beside weights, and nothing would read in the output. */
+static void print_out(const struct tp_left_out *out)
+{
+    if (!out->count)
+        return;
+    printf("left out, as no reader of the output takes it: %zu tensor%s (", out->count,
+           out->count == 1 ? "" : "s");
+    for (size_t i = 0; i < out->ends; i++) {
+        printf("%s%s", i ? ", " : "", *out->end[i] == '.' ? "*" : "");
+        tp_print_text(stdout, out->end[i]);
+    }
+    printf(")\n");
+}
+
+static void put_end(struct tp_writer *w, size_t i, const void *of)
+{
+    tp_write(w, tp_str(NULL, ((const struct tp_left_out *)of)->end[i]));
+}
+
 void tp_left_plain_print(const struct tp_plan *plan)
 {
     struct left left;
@@ -120,6 +139,7 @@ void tp_left_plain_print(const struct tp_plan *plan)
     if (left.weights)
         printf("%s%s\n", left.more ? ", ..." : "", left.count ? ")" : "");
     end(&left);
+    print_out(&plan->left);
 }
 
 static void put_name(struct tp_writer *w, size_t i, const void *of)
@@ -135,4 +155,7 @@ void tp_left_plain_put(struct tp_writer *w, const struct tp_plan *plan)
         tp_object(w, "left_plain", tp_num("weights", left.weights),
                   tp_list("names", left.count, put_name, &left));
     end(&left);
+    if (plan->left.count)
+        tp_object(w, "left_out_tensors", tp_num("tensors", plan->left.count),
+                  tp_list("ends", plan->left.ends, put_end, &plan->left));
 }

@@ -325,15 +325,21 @@ const struct tp_option tp_option_rows[] = {
              "it costs is printed, with --verbose for each weight. FP8 and MXFP8 "
              "are made of FP8, MXFP8 and FP4 without it where their blocks are no coarser, and "
              "the error, from a sample of rows, is printed as well. MXFP4 becomes NVFP4 without "
-             "it, and without loss, unless its scales lie too far apart. NVFP4 becomes NVFP4 with "
-             "the other kind of global scale, a divisor or a multiplier, without it: that scale is "
+             "it, and without loss, unless its scales lie too far apart; and FP8 with powers of two "
+             "as scales, or MXFP8, where all of its values are numbers of that. Scales of F32 are "
+             "taken over into 16 bits where they are numbers of those. Where the numbers decide, "
+             "the run stops at the first that is none, and writes no output. NVFP4 becomes NVFP4 "
+             "with the other kind of global scale, a divisor or a multiplier, without it: that scale is "
              "inverted, and all else stays."},
-    {.name = "weights-only", .kind = TP_OPT_FLAG, .commands = MAKES, .field = FIELD(weights_only),
-     .help = "write no activation scales",
+    {.name = "weights-only", .value = "REGEX", .kind = TP_OPT_LIST, .commands = MAKES,
+     .field = FIELD(weights_only), .alone = TP_ALL_WEIGHTS, .check = tp_check_pattern,
+     .help = "write no activation scales, or none of weights whose name matches",
      .more = "Those of a source that was calibrated are carried over without it, and formats "
              "for kernels that need them (NVFP4 experts with 4-bit activations) are refused where "
              "there are none. With it they are neither needed nor written: nvfp4-ct is NVFP4A16 "
-             "then, and a loader of kernel-ready experts has to bring the numbers."},
+             "then, and a loader of kernel-ready experts has to bring the numbers. With a pattern "
+             "this is so of some weights: one scale that is infinite need not cost the others. Where "
+             "several weights have one scale, it is that of the others."},
     {.name = "dtype", .value = "TYPE", .kind = TP_OPT_CHOICE, .commands = BIT(UNPACK),
      .field = FIELD(dtype), .complete = TP_COMPLETE_WORDS, .words = "bf16|f32",
      .help = "element type of the plain weights (default: as in the source)"},
@@ -342,8 +348,8 @@ const struct tp_option tp_option_rows[] = {
      .help = "largest size of an output shard",
      .more = "A tensor that is larger gets a shard of its own. A single file is not divided. Sizes "
              "are written like 5GB or 5G (powers of 1000), 512MiB or 512Mi (powers of 1024)."},
-    {.name = "zstd", .value = "LEVEL", .kind = TP_OPT_LEVEL, .commands = MAKES,
-     .field = FIELD(zstd), .initial = "1", .min = 1, .max = 22,
+    {.name = "zstd", .value = "LEVEL", .kind = TP_OPT_UNSIGNED, .commands = MAKES,
+     .field = FIELD(zstd), .alone = "1", .min = 1, .max = 22,
      .help = "write seekable .safetensors.zst files",
      .more = "'zstd -d' restores the plain files. Levels above 1 gain next to nothing on "
              "weights."},

@@ -47,9 +47,9 @@ struct tp_options {
     const char *stacks;     /* "enk", "ekn"; NULL: as sizes and names tell */
     const char *merged;     /* "keep", "convert" */
     const char *plain;      /* "keep", "convert" */
-    struct tp_strings set, include, exclude, format_file, quantizer_file, engine_file;
+    struct tp_strings set, include, exclude, weights_only, format_file, quantizer_file, engine_file;
     struct tp_strings copy; /* globs of files that go along */
-    bool no_stack, strict, follow_links, requantize, weights_only, dry_run, force, discard;
+    bool no_stack, strict, follow_links, requantize, dry_run, force, discard;
     const char *if_exists;  /* "skip", "fail", "replace"; NULL: compare */
     const char *digest;     /* "none", "sha256" */
     const char *search;     /* "none", "mse", "w4a8" */
@@ -93,13 +93,14 @@ struct tp_options {
     const char *html, *svg;
 };
 
+#define TP_ALL_WEIGHTS ".*" /* a pattern that matches every name */
+
 enum tp_option_kind { /* and the field's type */
     TP_OPT_FLAG,     /* bool */
     TP_OPT_STRING,   /* const char * */
     TP_OPT_CHOICE,   /* const char *, one of `words` */
     TP_OPT_LIST,     /* struct tp_strings */
     TP_OPT_UNSIGNED, /* unsigned, within [min, max] */
-    TP_OPT_LEVEL,    /* unsigned, only as --x=N; --x alone is the default */
     TP_OPT_NUMBER,   /* uint64_t */
     TP_OPT_SIZE,     /* uint64_t bytes, at least min */
     TP_OPT_AT,       /* struct tp_opt_at */
@@ -130,7 +131,8 @@ struct tp_option {
     uint32_t commands; /* bit 1 << command */
     size_t field;      /* offset in struct tp_options */
     const char *initial; /* value when not given, as text; NULL = none */
-    uint64_t min, max;   /* UNSIGNED, LEVEL, SIZE */
+    const char *alone;   /* what --x without a value is; one is given as --x=VALUE then; or NULL */
+    uint64_t min, max;   /* UNSIGNED, SIZE */
     bool hidden;
     enum tp_complete complete;
     const char *words;   /* "refuse|keep" */

@@ -229,7 +229,6 @@ static enum tp_code set_value(struct parser *p, const struct tp_option *row, con
     case TP_OPT_CHOICE:
         return set_choice(p, row, value);
     case TP_OPT_UNSIGNED:
-    case TP_OPT_LEVEL:
         return set_unsigned(p, row, value);
     case TP_OPT_NUMBER:
         if (!tp_parse_u64(value, field(p, row)))
@@ -294,8 +293,8 @@ static enum tp_code take_long(struct parser *p, const char *text)
     }
     if (equals)
         return set_value(p, row, equals + 1);
-    if (row->kind == TP_OPT_LEVEL)
-        return set_value(p, row, row->initial);
+    if (row->alone)
+        return set_value(p, row, row->alone);
     if (p->at == p->argc)
         return tp_fail(p->err, TP_E_USAGE, "option '--%s' needs a value: --%s %s", name, name,
                        row->value);
@@ -429,7 +428,7 @@ static void set_defaults(struct parser *p)
     p->o->offset = p->o->expert = TP_UNSET;
     for (size_t i = 0; i < tp_option_count; i++) {
         const struct tp_option *row = &tp_option_rows[i];
-        if (row->initial && row->kind != TP_OPT_LEVEL)
+        if (row->initial)
             set_value(p, row, row->initial);
     }
 }

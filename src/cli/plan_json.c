@@ -102,7 +102,7 @@ int tp_plan_print_json(const struct tp_plan *plan, const struct tp_serving *serv
     put_model(&w, &plan->weights->facts);
     tp_write(&w, tp_list("units", plan->unit_count, put_unit, plan),
              tp_list("kept", plan->kept_count, put_kept, plan));
-    tp_exact_put(&w, plan);
+    tp_exact_put(&w, plan, false);
     tp_left_plain_put(&w, plan);
     tp_begin(&w, "left_out", '[');
     put_others(&w, plan, true);

@@ -183,7 +183,7 @@ int tp_plan_print(const struct tp_plan *plan, const struct tp_options *o)
            plan->kept_count, tp_human_bytes(in, plan->bytes_in),
            tp_human_bytes(out, plan->bytes_out), plan->file_count,
            plan->file_count == 1 ? "" : "s");
-    tp_exact_print(plan);
+    tp_exact_print(plan, false);
     tp_left_plain_print(plan);
     print_left_out(plan);
     note_search(plan);
@@ -230,6 +230,18 @@ static void warn_odds(const struct tp_checkpoint *ckpt)
             tp_warn("%s: %s", ckpt->path, ckpt->odds[i]);
 }
 
+/* Whether another file than config.json says what the weights are. */
+static bool is_described(const struct tp_plan *plan)
+{
+    struct tp_text text = {0};
+    struct tp_err none = {0};
+    for (size_t i = 0; i < plan->ckpt->other_count && !text.size; i++)
+        tp_config_edit(plan, plan->ckpt->others[i], &text, &none);
+    bool is = text.size > 0;
+    tp_text_free(&text);
+    return is;
+}
+
 /* One of several files was named, or what engines need to know has no place. */
 static void warn_source(const struct tp_plan *plan)
 {
@@ -239,7 +251,7 @@ static void warn_source(const struct tp_plan *plan)
         tp_warn("%s: this is part %lu of %lu of a checkpoint; name its directory to convert all",
                 ckpt->path, strtoul(end - 14, NULL, 10), strtoul(end - 5, NULL, 10));
     if (ckpt->directory && !plan->single_file && !ckpt->config && plan->unit_count &&
-        !plan->restores)
+        !plan->restores && !is_described(plan))
         tp_warn("%s: there is no config.json, so that the output has none: no engine finds out how "
                 "its weights are stored", ckpt->path);
 }

@@ -105,6 +105,11 @@ enum tp_code tp_request_choice(const struct tp_options *o, struct tp_request *re
         code = tp_request_include(request, o->include.item[i], err);
     for (size_t i = 0; i < o->exclude.count && code == TP_OK; i++)
         code = tp_request_exclude(request, o->exclude.item[i], err);
+    for (size_t i = 0; i < o->weights_only.count && code == TP_OK; i++)
+        if (strcmp(o->weights_only.item[i], TP_ALL_WEIGHTS) == 0)
+            request->weights_only = true;
+        else
+            code = tp_request_unscale(request, o->weights_only.item[i], err);
     return code;
 }
 
@@ -116,7 +121,6 @@ enum tp_code tp_request_from(const struct tp_options *o, struct tp_request *requ
     request->no_stack = o->no_stack;
     request->strict = o->strict;
     request->requantize = o->requantize;
-    request->weights_only = o->weights_only;
     request->digests = strcmp(o->digest, "sha256") == 0;
     request->keep_nonfinite = strcmp(o->nonfinite, "keep") == 0;
     request->shard_size = o->shard_size == TP_UNSET ? 0 : o->shard_size;

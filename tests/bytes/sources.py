@@ -77,6 +77,29 @@ def described(folder):
     return out
 
 
+def describes_output(c, out):
+    """A file that says other things, too, is there with what describes the output instead."""
+    for name in c.beside if not c.alone else ():
+        if name in BESIDE:
+            continue
+        path, config = os.path.join(out, name), os.path.join(out, "config.json")
+        if not os.path.exists(path):
+            raise Fault(f"no {name}")
+        with open(path, encoding="utf-8") as f:
+            now = json.load(f)
+        held = {}
+        if os.path.exists(config):
+            with open(config, encoding="utf-8") as f:
+                held = {"quantization": json.load(f).get("quantization_config")}
+        want = {key: value for key, value in c.beside[name].items() if key not in DESCRIBED}
+        if {key: value for key, value in now.items() if key not in DESCRIBED} != want:
+            raise Fault(f"{name} has not what else it said")
+        if c.config and any(now.get(key) != value for key, value in held.items()):
+            raise Fault(f"{name} says {now.get('quantization')}, and config.json {held}")
+        if not c.config and c.beside[name].get("quantization") == now.get("quantization"):
+            raise Fault(f"{name} says what its source said")
+
+
 def same_values(name, got, want):
     if got.shape != want.shape:
         raise Fault(f"unpack: {name} is {list(got.shape)}, not {list(want.shape)}")
@@ -109,6 +132,7 @@ def unpacks(c, source, work):
             same_values(name, got[name], was.f32())
     if not c.alone and described(out):
         raise Fault(f"unpack: left {some(described(out))}")
+    describes_output(c, out)
 
 
 # ---- convert -------------------------------------------------------------------
@@ -198,6 +222,7 @@ def converts(row, c, source, target, work):
     stale = c.stale & set(got) if "-comfy" not in label(target) else ()
     if stale:
         raise Fault(f"carried what is of the old form only: {some(stale)}")
+    describes_output(c, out)
     if c.may_stay and not c.may_stay & set(got):
         raise Fault(f"lost what holds without codes, too: {some(c.may_stay)}")
 

@@ -278,4 +278,22 @@ done
 answers 'a plain checkpoint' 0 'holds no packed weight: its tensors are copied' \
     in_work unpack plain -o made --force
 check "is copied" in_work diff plain made
+# A packed convolution is no matrix: unpack makes it plain (see `sources`), and convert leaves it where
+# it is told to.
+for row in comfy-scaled-conv fp8-cast-conv; do
+    "$PYTHON" "$TESTS/bytes/sources.py" --write $row "$work/$row" >/dev/null || exit 1
+    file=$(echo "$work/$row"/*.safetensors)
+    fails "$row: convert refuses it" 4 "it is a convolution, of which fp8-tensor-ct has none" \
+        "$TILEPACK" convert "$file" -o "$work/$row.safetensors" --to fp8-tensor-ct
+    answers "$row: --exclude leaves it" 0 "8 weights converted" "$TILEPACK" convert "$file" \
+        -o "$work/$row.safetensors" --to fp8-tensor-ct --exclude 'input_blocks|out\.2'
+    check "as it was" "$PYTHON" -c '
+import sys
+sys.path.insert(0, sys.argv[1])
+import stfile
+a, b = (stfile.load(path)[0] for path in sys.argv[2:])
+four = [name for name in a if len(a[name].shape) == 4]
+assert four and all((a[n].dtype, a[n].data) == (b[n].dtype, b[n].data) for n in four), four
+' "$TESTS/lib" "$file" "$work/$row.safetensors"
+done
 finish

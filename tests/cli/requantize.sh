@@ -41,7 +41,7 @@ mxfp8-ct nvfp4-ct
 mxfp8-ct w4a8-cutlass
 mxfp8-ct mxfp4-ct
 mxfp4-ct w4a8-ct
-mxfp4-ct fp8-deepseek
+mxfp4-ct fp8-dynamic-ct
 nvfp4-ct w4a8-ct
 nvfp4-ct mxfp4-ct
 nvfp4-ct fp8-deepseek
@@ -57,7 +57,7 @@ while read -r from to; do
 done <<END
 fp8-deepseek mxfp8-ct
 fp8-deepseek fp8-deepgemm-sm100
-mxfp4-ct mxfp8-ct
+fp8-dynamic-ct mxfp8-ct
 END
 convert fp8-deepseek mxfp8-ct --json >"$work/json"
 check "JSON has the figure" "$PYTHON" -c '

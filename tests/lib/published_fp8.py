@@ -334,15 +334,10 @@ def bare(codes):
     return lambda c, name, n, k: cast(c, name + ".weight", n, k)
 
 
-def fp8_cast(c, codes="F8_E4M3", everything=False):
-    """everything: what is one long and convolutions too."""
+def fp8_cast(c, codes="F8_E4M3", conv=False):
     diffusion(c, bare(codes))
-    if everything:
-        cast = without_scale(codes)
-        for name in [n for n in c.plain if n.endswith(".bias")]:
-            cast(c, name, *c.tensors[name].shape)
-            c.plain.discard(name)
-        cast(c, "model.diffusion_model.out.2.weight", 4, 32, 3, 3)
+    if conv:
+        without_scale(codes)(c, "model.diffusion_model.out.2.weight", 4, 32, 3, 3)
 
 
 def marked(c, word, markers, described):
@@ -452,6 +447,8 @@ ROWS = (
     Row("comfy-scaled-conv", comfy_scaled, [], conv=True),
     Row("fp8-cast", fp8_cast, ["fp8-tensor-ct"]),
     Row("fp8-cast-e5m2", fp8_cast, [], codes="F8_E5M2"),
+    Row("fp8-cast-conv", fp8_cast, [], conv=True),
+    Row("fp8-cast-e5m2-conv", fp8_cast, [], codes="F8_E5M2", conv=True),
     Row("comfy-fp8", comfy_fp8, ["fp8-tensor-ct"]),
     Row("comfy-fp8-metadata", comfy_fp8, ["fp8-tensor-ct"], markers=False, described=True),
     Row("comfy-fp8-both", comfy_fp8, ["fp8-tensor-ct"], described=True),

@@ -66,8 +66,8 @@ static void rows_are_complete(void **state)
         assert_int_equal(row->kind == TP_OPT_FLAG, row->value == NULL);
         assert_true(row->help[strlen(row->help) - 1] != '.');
         assert_true(row->kind != TP_OPT_CHOICE || row->words);
-        assert_true(row->kind != TP_OPT_LEVEL || row->initial);
-        assert_true((row->kind != TP_OPT_UNSIGNED && row->kind != TP_OPT_LEVEL) ||
+        assert_true(!row->alone || (row->value && !row->initial));
+        assert_true(row->kind != TP_OPT_UNSIGNED ||
                     (row->min <= row->max && row->max <= UINT32_MAX));
         assert_int_equal(row->complete == TP_COMPLETE_WORDS, row->words != NULL);
         assert_true(row->field > 0 && row->field < sizeof(struct tp_options));

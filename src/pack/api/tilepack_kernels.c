@@ -271,7 +271,7 @@ static enum tp_code check_scales(struct call *call, const tilepack_weight *from,
     if (code ||
         (code = tp_source_scale_luts_check(&from->op, from->box, call->args.in, &call->err)))
         return code;
-    return tp_source_scales_fit(&from->op, &to->op, from->box, call->args.in, &call->err);
+    return tp_source_scales_fit(&from->op, &to->op, false, from->box, call->args.in, &call->err);
 }
 
 int tilepack_repack(const tilepack_weight *from, const void *const from_tensors[],

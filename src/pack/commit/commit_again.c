@@ -13,6 +13,7 @@
 
 #include "base/suffix.h"
 #include "pack/commit/manifest_note.h"
+#include "pack/plan/file/config.h"
 #include "pack/os/below.h"
 #include "pack/sink/compress.h"
 #include "pack/source/index.h"
@@ -214,6 +215,23 @@ static enum tp_code read_shards(const struct again *again, enum tp_found *what)
     return code;
 }
 
+/* A file of which an edited copy is in the output; *edited: it is one. */
+static enum tp_code read_edited(const struct again *again, const char *name, bool *edited,
+                                bool *same)
+{
+    const struct tp_manifest_file *copy = tp_manifest_find(&again->manifest, name);
+    uint8_t hash[TP_HASH_BYTES];
+    struct tp_text text = {0};
+    enum tp_code code = tp_config_edit(again->c->plan, name, &text, again->c->err);
+    *edited = text.size > 0;
+    if (code == TP_OK && *edited)
+        code = tp_commit_hash_text(text.data, text.size, hash, again->c->err);
+    *same = code == TP_OK && *edited && copy && copy->size == text.size &&
+            memcmp(hash, copy->hash, sizeof hash) == 0;
+    tp_text_free(&text);
+    return code;
+}
+
 /* A copy, or the card, which is in the output in another form. */
 static enum tp_code read_other(const struct again *again, const char *name, bool *same)
 {
@@ -224,8 +242,12 @@ static enum tp_code read_other(const struct again *again, const char *name, bool
     uint8_t hash[TP_HASH_BYTES];
     struct stat st;
     int fd = -1;
+    bool edited;
+    enum tp_code code = read_edited(again, name, &edited, same);
+    if (code || edited)
+        return code;
     char *path = tp_os_format(err, "%s/%s", ckpt->path, name);
-    enum tp_code code = path ? tp_commit_open_other(ckpt, path, &fd, &st, err) : TP_E_MEMORY;
+    code = path ? tp_commit_open_other(ckpt, path, &fd, &st, err) : TP_E_MEMORY;
     *same = code == TP_OK && (card || copy) &&
             (uint64_t)st.st_size == (card ? card->size : copy->size) &&
             (code = tp_leafhash_fd(fd, path, (uint64_t)st.st_size, hash, err)) == TP_OK &&

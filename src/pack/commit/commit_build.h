@@ -142,6 +142,9 @@ enum tp_code tp_commit_remove_file(int dir, const char *path, const char *name,
                                    struct tp_err *err);
 enum tp_code tp_commit_reserve_files(struct tp_commit *c);
 enum tp_code tp_commit_record_shard(struct tp_commit *c, uint32_t f);
+/* As of a file that is made here. */
+enum tp_code tp_commit_hash_text(const char *data, size_t size, uint8_t hash[TP_HASH_BYTES],
+                                 struct tp_err *err);
 enum tp_code tp_commit_write_small(struct tp_commit *c, const char *name, const char *data,
                                    size_t size, bool listed);
 /* Whether a file of the source is copied as it is: not where the output has one of its own, and

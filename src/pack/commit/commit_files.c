@@ -41,8 +41,8 @@ static enum tp_code record(struct tp_commit *c, const char *name, uint64_t size,
     return file->name ? TP_OK : TP_E_MEMORY;
 }
 
-static enum tp_code hash_text(const char *data, size_t size, uint8_t hash[TP_HASH_BYTES],
-                              struct tp_err *err)
+enum tp_code tp_commit_hash_text(const char *data, size_t size, uint8_t hash[TP_HASH_BYTES],
+                                 struct tp_err *err)
 {
     struct tp_leafhash leaves;
     enum tp_code code = tp_leafhash_init(&leaves, size, err);
@@ -60,7 +60,7 @@ static enum tp_code write_small(struct tp_commit *c, const char *name, const cha
     enum tp_code code = path ? tp_below_write(c->dir, name, mode, path, data, size, c->err)
                              : TP_E_MEMORY;
     if (code == TP_OK && listed &&
-        (code = hash_text(data, size, hash, c->err)) == TP_OK)
+        (code = tp_commit_hash_text(data, size, hash, c->err)) == TP_OK)
         code = record(c, name, size, hash);
     free(path);
     return code;
@@ -122,6 +122,18 @@ static enum tp_code copy_other(struct tp_commit *c, const char *name)
         code = tp_os_fail(c->err, errno, to, "cannot close the output");
     free(from);
     free(to);
+    return code;
+}
+
+/* What describes the weights, among other things, describes those of the output. */
+static enum tp_code write_other(struct tp_commit *c, const char *name)
+{
+    struct tp_text text = {0};
+    enum tp_code code = tp_config_edit(c->plan, name, &text, c->err);
+    if (code == TP_OK)
+        code = text.size ? tp_commit_write_small(c, name, text.data, text.size, true)
+                         : copy_other(c, name);
+    tp_text_free(&text);
     return code;
 }
 
@@ -193,7 +205,7 @@ static enum tp_code read_card(struct tp_commit *c, char **text)
     if (*text) {
         c->data.card = true;
         c->data.card_size = size;
-        code = hash_text(*text, size, c->data.card_hash, c->err);
+        code = tp_commit_hash_text(*text, size, c->data.card_hash, c->err);
     }
     for (size_t at = 0; *text && at < size; at++)
         if (!(*text)[at]) /* would end it */
@@ -247,7 +259,7 @@ static enum tp_code copy_in_folder(struct tp_commit *c, size_t i)
     if (i == 0 || !same_folder(names[i], names[i - 1]))
         code = each_folder(c, names[i], make_folder);
     if (code == TP_OK)
-        code = copy_other(c, names[i]);
+        code = write_other(c, names[i]);
     if (code == TP_OK && (i + 1 == count || !same_folder(names[i], names[i + 1])))
         code = each_folder(c, names[i], sync_folder);
     return code;

@@ -9,13 +9,26 @@
 
 #include <string.h>
 
+/* Activation scales of what is kept: of what stays as it is in its format, or is named. */
+static enum tp_code leave_inputs(struct tp_builder *b, uint32_t w)
+{
+    const char *reason = b->choices[w].reason;
+    bool all = reason && strcmp(reason, TP_REASON_SAME) == 0, left;
+    if (b->choices[w].rule || !(all || b->request->unscale_count))
+        return TP_OK;
+    enum tp_code code =
+        tp_request_unscales(b->request, b->plan->weights->items[w].name, &left, b->err);
+    if (code == TP_OK && left && (all || !b->request->weights_only))
+        tp_plan_leave_inputs(b, w, false);
+    return code;
+}
+
 static enum tp_code keep_the_rest(struct tp_builder *b)
 {
     const struct tp_weights *weights = b->plan->weights;
     enum tp_code code = TP_OK;
-    for (uint32_t w = 0; w < weights->count && b->request->weights_only; w++)
-        if (b->choices[w].reason && strcmp(b->choices[w].reason, TP_REASON_SAME) == 0)
-            tp_plan_leave_inputs(b, w);
+    for (uint32_t w = 0; w < weights->count && code == TP_OK; w++)
+        code = leave_inputs(b, w);
     for (uint32_t w = 0; w < weights->count && code == TP_OK; w++)
         if (!b->choices[w].rule)
             code = tp_plan_keep_weight(b, w, b->choices[w].reason);

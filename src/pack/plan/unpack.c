@@ -25,7 +25,7 @@ enum tp_code tp_plan_unpack(const struct tp_checkpoint *ckpt, const struct tp_we
         if (!weights->items[w].form->format)
             code = tp_plan_keep_weight(&b, w, NULL);
         else {
-            tp_plan_leave_inputs(&b, w); /* plain weights have none */
+            tp_plan_leave_inputs(&b, w, false); /* plain weights have none */
             tp_plan_leave_beside(&b, w);
         }
     for (size_t i = 0; i < weights->other_count && code == TP_OK; i++)

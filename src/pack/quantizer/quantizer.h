@@ -71,6 +71,7 @@ struct tp_quantizer {
     const char *method[TP_MAX_WORDS]; /* values of "quant_method" that name it */
     const char *file, *file_key;      /* where its description stands when config.json has none, and
                                          the key of it there; or NULL */
+    bool file_says_more;              /* and more than that */
     bool described;                   /* its forms are tried only where a description names it */
     const char *refused;              /* why nothing of it is read, or NULL */
     uint32_t forms, besides, lists, refusals;

@@ -212,7 +212,7 @@ static enum tp_code parse_all(const json_t *json, struct tp_quantizer *q, struct
     static const char *const keys[] = {"name",  "title", "source",  "methods", "file",
                                        "file_key", "refused", "signs", "forms", "beside",
                                        "plain", "refuses", "zeros", "marker", "file_format",
-                                       "described", NULL};
+                                       "described", "file_says_more", NULL};
     enum tp_code code;
     if ((code = only(json, "", keys, err)) ||
         (code = text_of(json, "", "name", true, &q->name, err)) ||
@@ -222,12 +222,15 @@ static enum tp_code parse_all(const json_t *json, struct tp_quantizer *q, struct
         (code = text_of(json, "", "file_key", false, &q->file_key, err)) ||
         (code = text_of(json, "", "refused", false, &q->refused, err)) ||
         (code = yes_or_no(json, "", "described", &q->described, err)) ||
+        (code = yes_or_no(json, "", "file_says_more", &q->file_says_more, err)) ||
         (code = text_of(json, "", "file_format", false, &q->file_format, err)) ||
         (code = words_of(json, "", "methods", q->method, err)) ||
         (code = words_of(json, "", "signs", q->sign, err)) ||
         (code = parse_lists(json, q, err)) || (code = parse_zeros(json, q, err)) ||
         (code = parse_marker(json, q, err)))
         return code;
+    if (q->file_says_more && !(q->file && q->file_key))
+        return tp_fail(err, TP_E_INPUT, "\"file_says_more\" needs \"file\" and \"file_key\"");
     return (q->forms > 0) != (q->refused != NULL)
                ? TP_OK
                : tp_fail(err, TP_E_INPUT, "it needs \"forms\" or \"refused\", one of the two");

@@ -156,8 +156,8 @@ enum tp_code tp_compute_repack(struct tp_compute *c, const struct tp_op *from,
     return code ? code : tp_args_check(args, err);
 }
 
-static enum tp_code decode_on_host(struct tp_compute *c, const struct tp_op *op,
-                                   struct tp_args *args, struct tp_err *err)
+enum tp_code tp_compute_decode_on_host(struct tp_compute *c, const struct tp_op *op,
+                                       struct tp_args *args, struct tp_err *err)
 {
     enum tp_stage before = tp_stage_set(TP_STAGE_KERNEL);
     enum tp_code code = take_bytes(c, tp_decode_scratch(op, args->box), args, err);
@@ -172,7 +172,7 @@ enum tp_code tp_compute_decode(struct tp_compute *c, const struct tp_op *op, str
 {
     if (device_has(c, op))
         return run_device(c, TP_CUDA_DECODE, op, NULL, TP_DTYPE_NONE, args, err);
-    return decode_on_host(c, op, args, err);
+    return tp_compute_decode_on_host(c, op, args, err);
 }
 
 enum tp_code tp_compute_requantize(struct tp_compute *c, const struct tp_op *from,
@@ -186,7 +186,7 @@ enum tp_code tp_compute_requantize(struct tp_compute *c, const struct tp_op *fro
     decode.out[0] = reserve(&c->values, tp_value_bytes(args->box, via), err);
     if (!decode.out[0])
         return TP_E_MEMORY;
-    enum tp_code code = decode_on_host(c, from, &decode, err);
+    enum tp_code code = tp_compute_decode_on_host(c, from, &decode, err);
     if (code)
         return code;
     args->in[0] = decode.out[0];

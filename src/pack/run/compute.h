@@ -44,6 +44,9 @@ enum tp_code tp_compute_encode(struct tp_compute *c, const struct tp_op *op, str
                                struct tp_err *err);
 enum tp_code tp_compute_repack(struct tp_compute *c, const struct tp_op *from,
                                const struct tp_op *to, struct tp_args *args, struct tp_err *err);
+/* The latter reads what lies anywhere, and takes nothing of c->in and c->out. */
+enum tp_code tp_compute_decode_on_host(struct tp_compute *c, const struct tp_op *op,
+                                       struct tp_args *args, struct tp_err *err);
 enum tp_code tp_compute_decode(struct tp_compute *c, const struct tp_op *op, struct tp_args *args,
                                struct tp_err *err);
 /* Decode `from` to values of `via`, encode those to `to`: inputs and outputs as for

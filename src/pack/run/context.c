@@ -25,6 +25,7 @@
 #include "kernels/op/traits.h"
 #include "pack/run/gather_rows.h"
 #include "pack/run/row_extrema.h"
+#include "pack/run/same_values.h"
 #include "pack/source/invariants.h"
 #include "pack/source/weight_complete.h"
 
@@ -308,15 +309,17 @@ static enum tp_code refuse_nonfinite(struct tp_context *ctx, const struct tp_uni
 }
 
 static enum tp_code check_scales(struct tp_context *ctx, const struct source_box *source,
-                                 const struct tp_op *op, const struct tp_op *to,
+                                 const struct tp_op *op, const struct tp_unit_form *form,
                                  const struct tp_args *args)
 {
+    const struct tp_op *to = &form->op;
     enum tp_code code = TP_OK;
     if (!ctx->options->keep_nonfinite)
         code = tp_source_scales_check(op, tp_op_is_int(op), source->cover.size, args->in,
                                       &ctx->err);
     if (code == TP_OK)
-        code = tp_source_scales_fit(op, to, source->cover.size, args->in, &ctx->err);
+        code = tp_source_scales_fit(op, to, form->only_exact, source->cover.size, args->in,
+                                    &ctx->err);
     if (code == TP_OK)
         code = tp_source_zeros_fit(op, to, source->cover.size, args->in, &ctx->err);
     if (code)
@@ -331,7 +334,7 @@ static enum tp_code check_taken(struct tp_context *ctx, const struct tp_unit *un
 {
     struct tp_box part = part_of(source);
     bool finite = true;
-    enum tp_code code = check_scales(ctx, source, op, &unit->form->op, args);
+    enum tp_code code = check_scales(ctx, source, op, unit->form, args);
     if (code == TP_OK && !ctx->options->keep_nonfinite)
         code = tp_source_codes_finite(op, source->cover.size, &part, args->in, &finite,
                                       &ctx->err);
@@ -573,6 +576,42 @@ static enum tp_code convert_panels(struct tp_context *ctx, uint32_t u, uint64_t 
     return code;
 }
 
+/* Compares what the box became with its source's values, which lie in ctx->panel. */
+static enum tp_code check_values(struct tp_context *ctx, const struct tp_unit *unit,
+                                 const struct tp_box *box, const struct tp_args *made)
+{
+    const struct tp_unit_form *form = unit->form;
+    struct tp_args args = {.box = box->size, .dtype = form->dtype, .global = made->global};
+    enum tp_code code =
+        tp_buffer_reserve(&ctx->cropped, tp_value_bytes(box->size, form->dtype), &ctx->err);
+    memcpy(args.in, made->out, sizeof args.in);
+    args.out[0] = ctx->cropped.data;
+    if (code || (code = tp_compute_decode_on_host(&ctx->compute, &form->op, &args, &ctx->err)) ||
+        (code = tp_same_values(form->dtype, ctx->panel.data, args.out[0], box, form->format->name,
+                               &ctx->err)) == TP_OK)
+        return code;
+    tp_weight_attribute_error(ctx->plan->ckpt, &ctx->plan->weights->items[unit->views[0].weight],
+                              &ctx->err);
+    return code;
+}
+
+/* Converts the box, and before it is written fails where values are others then and must not be. */
+static enum tp_code convert_checked(struct tp_context *ctx, const struct tp_unit *unit,
+                                    const struct tp_box *box, struct tp_args *args)
+{
+    const uint64_t bytes = tp_value_bytes(box->size, unit->form->dtype);
+    const void *values;
+    enum tp_code code;
+    if (!unit->form->only_exact || unit->form->kind != TP_UNIT_ENCODE)
+        return convert(ctx, unit, box, args);
+    if ((code = load_values(ctx, unit, box, &values)) ||
+        (code = tp_buffer_reserve(&ctx->panel, bytes, &ctx->err)))
+        return code;
+    memcpy(ctx->panel.data, values, bytes); /* what is read next may lie where they are */
+    code = convert(ctx, unit, box, args);
+    return code ? code : check_values(ctx, unit, box, args);
+}
+
 /* A packed weight has them where a scale is one, or so large that a value is. */
 static void note_nonfinite(const struct tp_context *ctx, uint32_t u, const struct tp_box *box,
                            const void *values)
@@ -601,7 +640,7 @@ enum tp_code tp_context_box(struct tp_context *ctx, uint32_t u, const struct tp_
             note_nonfinite(ctx, u, &box, values);
         if (code == TP_OK)
             code = tp_values_write(unit, &box, values, ctx->sink, &ctx->err);
-    } else if ((code = convert(ctx, unit, &box, &args)) == TP_OK) {
+    } else if ((code = convert_checked(ctx, unit, &box, &args)) == TP_OK) {
         code = tp_packed_write(unit, &box, index == 0, args.out, &ctx->ops, ctx->sink,
                                &ctx->err);
     }

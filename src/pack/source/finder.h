@@ -20,6 +20,10 @@ struct tp_finder {
     json_t *config;       /* the description, or NULL */
     json_t *marks;        /* what __metadata__ says of each weight, of the file `marked`, or NULL */
     uint32_t marked;
+    const struct tp_quantizer **tried; /* those that `method` names, the others whose forms are
+                                          tried, those with markers: of each kind tried_count; NULL:
+                                          not asked for yet */
+    size_t tried_count[3];
     struct tp_err *err;
 };
 

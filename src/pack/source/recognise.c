@@ -196,20 +196,54 @@ static enum tp_code read_marker(struct tp_finder *f, const struct tp_quantizer *
     return word && !*says ? TP_E_MEMORY : TP_OK;
 }
 
+/* The kinds of tp_finder.tried. */
+enum kind { NAMED, OTHERS, MARKING };
+
+static bool is_of_kind(const struct tp_finder *f, const struct tp_quantizer *q, enum kind kind)
+{
+    bool named = kind != MARKING && tp_words_have(q->method, f->method);
+    return kind == MARKING ? q->marker != NULL : kind == NAMED ? named : !named && !q->described;
+}
+
+static enum tp_code sort_quantizers(struct tp_finder *f)
+{
+    size_t count, tried = 0;
+    const struct tp_quantizer *const *all = tp_quantizers(&count);
+    if (!(f->tried = tp_os_alloc((3 * count + 1) * sizeof *f->tried, f->err)))
+        return TP_E_MEMORY;
+    for (int kind = NAMED; kind <= MARKING; kind++)
+        for (size_t q = 0; q < count; q++)
+            if (is_of_kind(f, all[q], (enum kind)kind)) {
+                f->tried[tried++] = all[q];
+                f->tried_count[kind]++;
+            }
+    return TP_OK;
+}
+
+/* *count of them, in their order. */
+static const struct tp_quantizer *const *of_kind(const struct tp_finder *f, enum kind kind,
+                                                 size_t *count)
+{
+    const struct tp_quantizer **first = f->tried;
+    for (int before = NAMED; before < (int)kind; before++)
+        first += f->tried_count[before];
+    *count = f->tried_count[kind];
+    return first;
+}
+
 /* The quantizer whose marker is beside the codes, or NULL, and what it says: fresh memory. */
 static enum tp_code find_marker(struct tp_finder *f, const struct tp_tensor *codes,
                                 const struct tp_quantizer **by, char **says)
 {
     size_t count;
-    const struct tp_quantizer *const *all = tp_quantizers(&count);
+    const struct tp_quantizer *const *all = of_kind(f, MARKING, &count);
     const char *dot = strrchr(codes->name, '.');
     enum tp_code code = TP_OK;
     *says = NULL;
-    for (size_t q = 0; q < count && dot && !*says && !code; q++)
-        if (all[q]->marker) {
-            *by = all[q];
-            code = read_marker(f, *by, codes, (size_t)(dot - codes->name), says);
-        }
+    for (size_t q = 0; q < count && dot && !*says && !code; q++) {
+        *by = all[q];
+        code = read_marker(f, *by, codes, (size_t)(dot - codes->name), says);
+    }
     return code;
 }
 
@@ -289,9 +323,11 @@ static enum tp_code match_form(struct tp_finder *f, const struct turn *turn,
                                bool *found)
 {
     const struct tp_format *format = NULL;
+    if (codes->dtype != form->dtype) /* so of most, with many tensors */
+        return TP_OK;
     bool marked = turn->says ? form->marker && strcmp(form->marker, turn->says) == 0
                              : !form->marker;
-    size_t base = marked && codes->dtype == form->dtype ? base_of(form, codes->name) : 0;
+    size_t base = marked ? base_of(form, codes->name) : 0;
     enum tp_code code = base ? tp_quantizer_format(form, &format, f->err) : TP_OK;
     if (code || !format || format->bits == turn->not_bits || !activations_agree(f, format) ||
         (format->bits && (f->bits >> format->bits & 1) != turn->agrees) ||
@@ -306,11 +342,9 @@ static enum tp_code try_quantizers(struct tp_finder *f, const struct turn *turn,
                                    bool *found)
 {
     size_t count;
-    const struct tp_quantizer *const *all = tp_quantizers(&count);
+    const struct tp_quantizer *const *all = of_kind(f, turn->named ? NAMED : OTHERS, &count);
     for (size_t q = 0; q < count; q++) {
-        if ((turn->says && all[q] != turn->by) ||
-            tp_words_have(all[q]->method, f->method) != turn->named ||
-            (all[q]->described && !turn->named))
+        if (turn->says && all[q] != turn->by)
             continue;
         for (uint32_t n = 0; n < all[q]->forms; n++) {
             enum tp_code code = match_form(f, turn, &all[q]->form[n], tensor, weight, found);
@@ -325,19 +359,17 @@ static enum tp_code try_quantizers(struct tp_finder *f, const struct turn *turn,
 
 /* The first form of which the weight with these codes is: those of the quantizers that config.json
  * names come first, of them those with codes of as many bits as it says. Kernel-ready formats are
- * known by their descriptors only. */
-static enum tp_code first_match(struct tp_finder *f, const struct tp_tensor *tensor,
-                                uint32_t not_bits, struct tp_weight *weight, bool *found)
+ * known by their descriptors only. `marked`: what a marker says. */
+static enum tp_code first_match(struct tp_finder *f, const struct turn *marked,
+                                const struct tp_tensor *tensor, uint32_t not_bits,
+                                struct tp_weight *weight, bool *found)
 {
-    const struct tp_quantizer *by = NULL;
-    char *says;
+    enum tp_code code = TP_OK;
     *found = false;
-    enum tp_code code = find_marker(f, tensor, &by, &says);
     for (int i = 0; i < 4 && !code && !*found; i++) {
-        const struct turn turn = {i < 2, i % 2 == 0, not_bits, by, says};
+        const struct turn turn = {i < 2, i % 2 == 0, not_bits, marked->by, marked->says};
         code = try_quantizers(f, &turn, tensor, weight, found);
     }
-    free(says);
     return code;
 }
 
@@ -355,8 +387,8 @@ static const struct tp_tensor *stored_shape(const struct tp_finder *f,
 
 /* Integers of 4 and of 8 bits lie in the same words: where both fit, config.json decides if it
  * has one of the widths only, else the K that weight_shape says. */
-static enum tp_code resolve_width(struct tp_finder *f, const struct tp_tensor *tensor,
-                                  struct tp_weight *weight)
+static enum tp_code resolve_width(struct tp_finder *f, const struct turn *marked,
+                                  const struct tp_tensor *tensor, struct tp_weight *weight)
 {
     struct tp_weight_form form = {0};
     struct tp_weight other = {.form = &form};
@@ -364,7 +396,7 @@ static enum tp_code resolve_width(struct tp_finder *f, const struct tp_tensor *t
     bool found = false;
     enum tp_code code = TP_OK;
     if (tp_op_is_int(&weight->form->op))
-        code = first_match(f, tensor, bits, &other, &found);
+        code = first_match(f, marked, tensor, bits, &other, &found);
     if (code || !found)
         return code;
     const struct tp_tensor *shape = stored_shape(f, weight);
@@ -394,10 +426,19 @@ enum tp_code tp_finder_recognise(struct tp_finder *f, const struct tp_tensor *te
 {
     struct tp_weight_form form = {0};
     struct tp_weight weight = {.form = &form};
+    struct turn marked = {.by = NULL};
     enum tp_stack_layout layout;
-    bool found, interleaved = false;
-    enum tp_code code = first_match(f, tensor, UINT32_MAX, &weight, &found);
-    if (code || !found || (code = resolve_width(f, tensor, &weight)))
+    char *says;
+    bool found = false, interleaved = false;
+    enum tp_code code = f->tried ? TP_OK : sort_quantizers(f);
+    if (code || (code = find_marker(f, tensor, &marked.by, &says)))
+        return code;
+    marked.says = says;
+    code = first_match(f, &marked, tensor, UINT32_MAX, &weight, &found);
+    if (code == TP_OK && found)
+        code = resolve_width(f, &marked, tensor, &weight);
+    free(says);
+    if (code || !found)
         return code;
     tp_finder_no_tensors(&weight);
     form.dtype = TP_BF16;

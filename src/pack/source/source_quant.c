@@ -117,30 +117,42 @@ static void make_config_whole(json_t *config)
         make_all_whole(value);
 }
 
-/* The description in a quantizer's own file beside config.json, as readers take it where config.json
- * has none; *config stays NULL where there is no such file, or it is no JSON object. */
+enum tp_code tp_source_side_file(const struct tp_checkpoint *ckpt, const struct tp_quantizer *q,
+                                 struct tp_side_file *side, struct tp_err *err)
+{
+    struct tp_err none = {0};
+    char *path = tp_os_format(err, "%s/%s", ckpt->path, q->file);
+    *side = (struct tp_side_file){0};
+    if (!path)
+        return TP_E_MEMORY;
+    enum tp_code code = tp_os_slurp(path, TP_CONFIG_MAX_BYTES, &side->text, &side->size, &none);
+    free(path);
+    side->value = (struct tp_json_span){side->text, side->size};
+    if (code == TP_OK && q->file_key)
+        code = tp_json_get_key(side->text, side->size, q->file_key, &side->value, &none);
+    if (code)
+        side->value = (struct tp_json_span){0};
+    side->broken = code != TP_OK;
+    return code == TP_E_MEMORY ? tp_fail(err, code, "out of memory") : TP_OK;
+}
+
+/* The description there, as readers take it where config.json has none; *config stays NULL where
+ * there is no such file, or no JSON object. */
 static enum tp_code load_side_file(const struct tp_checkpoint *ckpt, const struct tp_quantizer *q,
                                    json_t **config, struct tp_err *err)
 {
-    char *path = tp_os_format(err, "%s/%s", ckpt->path, q->file), *text = NULL;
-    size_t size = 0;
-    struct tp_err none = {0};
+    struct tp_side_file side;
     json_error_t where;
-    if (!path)
-        return TP_E_MEMORY;
-    if (tp_os_slurp(path, TP_CONFIG_MAX_BYTES, &text, &size, &none) == TP_OK) {
-        json_t *file = tp_json_load(text, size, &where);
-        json_t *own = q->file_key ? json_object_get(file, q->file_key) : file;
-        if (json_object_size(own)) {
-            *config = json_incref(own);
-            if (!json_is_string(json_object_get(own, "quant_method")))
-                tp_json_set(own, "quant_method", json_string(q->method[0]));
-        }
-        json_decref(file);
+    enum tp_code code = tp_source_side_file(ckpt, q, &side, err);
+    json_t *own = side.value.data ? tp_json_load(side.value.data, side.value.size, &where) : NULL;
+    if (json_object_size(own)) {
+        *config = json_incref(own);
+        if (!json_is_string(json_object_get(own, "quant_method")))
+            tp_json_set(own, "quant_method", json_string(q->method[0]));
     }
-    free(path);
-    free(text);
-    return none.code == TP_E_MEMORY ? TP_E_MEMORY : TP_OK;
+    json_decref(own);
+    free(side.text);
+    return code;
 }
 
 static enum tp_code find_side_file(const struct tp_checkpoint *ckpt, json_t **config,

@@ -4,6 +4,7 @@
 #define TP_PACK_SOURCE_QUANT_H
 
 #include "pack/format/format.h"
+#include "pack/quantizer/quantizer.h"
 #include "pack/source/checkpoint.h"
 #include "pack/text/json_edit.h"
 
@@ -23,6 +24,16 @@ enum tp_code tp_source_config(const struct tp_checkpoint *ckpt, json_t **config,
 
 /* Adds the path of config.json to what is wrong in it. */
 void tp_source_config_path(const struct tp_checkpoint *ckpt, struct tp_err *err);
+
+/* A quantizer's own file beside config.json, and in it what describes the quantization. */
+struct tp_side_file {
+    char *text; /* fresh memory, or NULL: it is not there, or not to be read */
+    size_t size;
+    struct tp_json_span value; /* of its file_key, or all of it; no data: none */
+    bool broken; /* not read, or no JSON object that has keys */
+};
+enum tp_code tp_source_side_file(const struct tp_checkpoint *ckpt, const struct tp_quantizer *q,
+                                 struct tp_side_file *side, struct tp_err *err);
 
 /* How many bits integers have, as quantization_config (NULL: none) says: a set of 1 << bits, of all
  * of its groups and of the modules that "dynamic" (GPTQ) and "extra_config" (AutoRound) set apart.

@@ -378,15 +378,23 @@ enum tp_code tp_source_scale_luts_check(const struct tp_op *op, struct tp_box3 b
 }
 
 /* Why a scale cannot be stored in output `i` of `to`, or NULL; what to do instead in *hint. */
-static const char *unfit(const struct tp_op *to, int i, float value, const char **hint)
+static const char *unfit(const struct tp_op *to, int i, bool exact, float value, const char **hint)
 {
     bool f16 = tp_op_has_f16_scales(to);
-    *hint = f16 ? "--set scales=bf16 keeps it; --exclude leaves the weight out"
-                : "--exclude leaves the weight out";
+    const bool bf16 = tp_half_round(false, value) == value;
+    *hint = !f16  ? "--exclude leaves the weight out"
+            : bf16 ? "--set scales=bf16 keeps it; --exclude leaves the weight out"
+                   : "--set scales=bf16 with --requantize rounds it, and prints the error that "
+                     "costs; --exclude leaves the weight out";
     if (!isfinite(value))
         return NULL;
     if (f16 && tp_f16_to_f32(tp_f32_to_f16(value)) != value)
         return "which is no number of F16";
+    if (exact && !f16 && !bf16) {
+        *hint = "--requantize rounds it, and prints the error that costs; --exclude leaves the "
+                "weight as it is";
+        return "which is no number of BF16";
+    }
     return tp_factor_fits(&to->out[i], value)
                ? NULL
                : "which is infinite times the power of two that this format multiplies it by";
@@ -400,8 +408,8 @@ static float taken(const struct tp_op *op, enum tp_role role, const struct tp_op
 
 /* Scales of that role, which become what `to` has of the role `as`. */
 static enum tp_code scales_fit(const struct tp_op *op, enum tp_role role, const struct tp_op *to,
-                               enum tp_role as, struct tp_box3 box, const void *const data[],
-                               struct tp_err *err)
+                               enum tp_role as, bool exact, struct tp_box3 box,
+                               const void *const data[], struct tp_err *err)
 {
     int s = tp_op_find(op, role), t = tp_op_find(to, as);
     uint64_t bytes;
@@ -414,7 +422,7 @@ static enum tp_code scales_fit(const struct tp_op *op, enum tp_role role, const 
         const char *hint;
         float value = ldexpf(scale_at(op->out[s].element, at + i), -op->out[s].factor);
         float becomes = taken(op, role, to, value);
-        const char *why = unfit(to, t, becomes, &hint);
+        const char *why = unfit(to, t, exact, becomes, &hint);
         if (isinf(becomes) && isfinite(value))
             why = "whose reciprocal, which this format stores, is infinite";
         else
@@ -428,7 +436,7 @@ static enum tp_code scales_fit(const struct tp_op *op, enum tp_role role, const 
     return code;
 }
 
-enum tp_code tp_source_scales_fit(const struct tp_op *op, const struct tp_op *to,
+enum tp_code tp_source_scales_fit(const struct tp_op *op, const struct tp_op *to, bool exact,
                                   struct tp_box3 box, const void *const data[],
                                   struct tp_err *err)
 {
@@ -436,11 +444,11 @@ enum tp_code tp_source_scales_fit(const struct tp_op *op, const struct tp_op *to
     bool f16 = tp_op_is_int(to) && to->scale_rule == TP_INT_SCALE_F16 && s >= 0 &&
                op->out[s].element != TP_ELEM_F16;
     enum tp_code code = TP_OK;
-    if (f16 || (t >= 0 && to->out[t].factor))
-        code = scales_fit(op, s < 0 ? TP_ROLE_GLOBAL : TP_ROLE_SCALE, to, TP_ROLE_SCALE, box, data,
-                          err);
+    if (f16 || exact || (t >= 0 && to->out[t].factor))
+        code = scales_fit(op, s < 0 ? TP_ROLE_GLOBAL : TP_ROLE_SCALE, to, TP_ROLE_SCALE, exact,
+                          box, data, err);
     return code ? code
-                : scales_fit(op, TP_ROLE_GLOBAL, to, TP_ROLE_GLOBAL, box, data, err);
+                : scales_fit(op, TP_ROLE_GLOBAL, to, TP_ROLE_GLOBAL, false, box, data, err);
 }
 
 /* Whether the zero point of a group, whose scale is that number, is infinite in `to`. */

@@ -41,9 +41,9 @@ enum tp_code tp_source_scales_check(const struct tp_op *op, bool negative, struc
 enum tp_code tp_source_scale_luts_check(const struct tp_op *op, struct tp_box3 box,
                                         const void *const data[], struct tp_err *err);
 
-/* Checks that the scales of such a box are numbers of F16 where `to` stores them so, and finite
- * where it multiplies them or stores the reciprocal; same arguments. */
-enum tp_code tp_source_scales_fit(const struct tp_op *op, const struct tp_op *to,
+/* Checks that the scales of such a box are numbers of F16 where `to` stores them so, with `exact`
+ * also of BF16, and finite where it multiplies them or stores the reciprocal; same arguments. */
+enum tp_code tp_source_scales_fit(const struct tp_op *op, const struct tp_op *to, bool exact,
                                   struct tp_box3 box, const void *const data[],
                                   struct tp_err *err);
 

@@ -259,6 +259,7 @@ static enum tp_code find_weights(const struct tp_checkpoint *ckpt,
     if (code == TP_OK && plain)
         code = find_biases(&f);
     free(f.used);
+    free(f.tried);
     json_decref(f.config);
     json_decref(f.marks);
     code = tp_json_check(before, code, err);

@@ -224,6 +224,50 @@ def _(report):
             raise Mismatch(f"of a stack: {done.returncode} {done.stderr}")
 
 
+@case("activation scales: one that is none, and the others kept")
+def _(report):
+    rng = np.random.default_rng(175)
+    source, scales = calibrated("modelopt", rng)
+    others = scales | {(1, "up_proj"): scales[1, "gate_proj"]}
+    bad = source | {AT + "1.up_proj.input_scale": f32(np.inf, shape=())}
+    named = f"--weights-only=glob:{AT}1.up_proj"
+    hint = f"--weights-only='glob:{AT}1.up_proj' leaves this one out and keeps the others"
+    for to in LARGEST:
+        refused(report, bad, to, 3, f"'{AT}1.up_proj.input_scale': the activation scale is inf", hint)
+        with tool.Workdir() as work:
+            tensors, _ = convert(bad, to, named, work=work)
+            expect(report, tensors, stacked(others, True))
+            with open(work.at("out", "tilepack.json"), encoding="utf-8") as f:
+                if json.load(f)["request"]["weights_only"] != [named.split("=")[1]]:
+                    raise Mismatch("the request does not say it")
+    # gate and up of an expert have one scale: that of gate where only up's is left out.
+    both = "--weights-only=experts.1.(gate|up)"
+    with tool.Workdir() as work:
+        tensors, _ = convert(bad, "nvfp4-ct", "--requantize", "--no-stack", named, work=work)
+        expect(report, tensors, {
+            f"{e}.{p}.input_global_scale": [np.float32(1) / s] for (e, p), s in
+            apart(others).items()})
+        done = tool.run("convert", work.at("src"), "-o", work.at("two"), "--to", "nvfp4-ct", "--requantize",
+                        "--no-stack", both, check=False)
+        if done.returncode != 4 or "it has no activation scale, and" not in done.stderr:
+            raise Mismatch(f"{done.returncode} {done.stderr}")
+    # What is of the format already, and one of a stack that has one for each expert.
+    source, scales = calibrated("ct", rng)
+    bad = source | {AT + "1.up_proj.input_global_scale": f32(np.inf)}
+    refused(report, bad, "nvfp4-ct", 3, f"'{AT}1.up_proj.input_global_scale'", hint)
+    with tool.Workdir() as work:
+        tensors, config = convert(bad, "nvfp4-ct", named, work=work)
+        if sorted("input_activations" in g for g in config["config_groups"].values()) != [False, True]:
+            raise Mismatch(json.dumps(config))
+        expect(report, tensors, {f"{e}.{p}.input_global_scale": [s] for (e, p), s in scales.items()
+                                 if (e, p) != (1, "up_proj")})
+        tensors, _ = convert(None, "nvfp4-blocked", both, work=work, name="blocked")
+        w13 = [fused(scales, e, True, min) for e in range(E)]
+        w13[1] = min(w13[0], w13[2])
+        expect(report, tensors, {"w13_input_global_scale": w13, "w2_input_global_scale":
+                                 [fused(scales, e, False, min) for e in range(E)]})
+
+
 @case("activation scales: FP8 with one to a weight")
 def _(report):
     rng = np.random.default_rng(174)

@@ -300,6 +300,8 @@ static uint64_t box_memory(const struct tp_plan *plan, const struct tp_unit *uni
             more += op_bytes(&source->form->op, size);
         total = tp_add_u64(&total, total, more) ? total : UINT64_MAX;
     }
+    if (unit->form->only_exact) /* decoded again, from both sides */
+        total = tp_add_u64(&total, total, 2 * values) ? total : UINT64_MAX;
     if (unit->form->format) {
         more = op_bytes(&unit->form->op, size);
         total = tp_add_u64(&total, total, more) ? total : UINT64_MAX;

@@ -25,7 +25,7 @@ static enum tp_code add_patterns(const char *option, const struct tp_pattern *it
 {
     enum tp_code code = TP_OK;
     for (size_t i = 0; i < count && code == TP_OK; i++)
-        code = tp_text_addf(text, err, " %s '%s'", option, items[i].text);
+        code = tp_text_addf(text, err, " %s'%s'", option, items[i].text);
     return code;
 }
 
@@ -44,9 +44,9 @@ enum tp_code tp_command_text(const struct tp_request *r, const char *src, const 
     if (code == TP_OK && !unpacks && rule && rule->format)
         code = add_rule(rule, text, err);
     if (code == TP_OK)
-        code = add_patterns("--include", r->include, r->include_count, text, err);
+        code = add_patterns("--include ", r->include, r->include_count, text, err);
     if (code == TP_OK)
-        code = add_patterns("--exclude", r->exclude, r->exclude_count, text, err);
+        code = add_patterns("--exclude ", r->exclude, r->exclude_count, text, err);
     for (size_t i = 0; i < r->rule_count && code == TP_OK && !r->restore; i++)
         if (r->rules[i].format && tp_format_is_added(r->rules[i].format)) {
             code = tp_text_add_word(text, " --format-file FILE", err);
@@ -61,6 +61,8 @@ enum tp_code tp_command_text(const struct tp_request *r, const char *src, const 
         code = tp_text_add_word(text, " --merged convert", err);
     if (code == TP_OK && r->weights_only)
         code = tp_text_add_word(text, " --weights-only", err);
+    if (code == TP_OK)
+        code = add_patterns("--weights-only=", r->unscale, r->unscale_count, text, err);
     return code ? code : tp_text_addf(text, err, "%s%s%s", r->no_stack ? " --no-stack" : "",
                                       r->requantize ? " --requantize" : "",
                                       r->keep_nonfinite && !unpacks ? " --nonfinite keep" : "");

@@ -259,14 +259,14 @@ static bool told_by_config(const struct tp_plan *plan, const struct tp_unit *kep
     return plan->weights->items[kept->views[0].weight].form->any_width;
 }
 
-/* What is still needed to read GPTQ weights that were excluded: its version. */
+/* What is still needed to read weights that were excluded and whose zero points may be stored less
+ * one: its version. */
 static enum tp_code add_gptq_version(const struct tp_plan *plan, json_t *config,
                                      struct tp_err *err)
 {
     size_t u = 0;
     while (u < plan->kept_unit_count &&
-           (!plan->kept_units[u].form->format ||
-            strcmp(plan->kept_units[u].form->format->name, "gptq") != 0))
+           (!plan->kept_units[u].form->format || !plan->kept_units[u].form->op.zero_add))
         u++;
     if (u == plan->kept_unit_count)
         return TP_OK;
@@ -460,33 +460,6 @@ enum tp_code tp_config_dispensable(const struct tp_plan *plan, struct tp_err *er
     return TP_OK;
 }
 
-/* Whether a file beside config.json has that key; one that cannot be read may have it. */
-static bool has_key(const struct tp_checkpoint *ckpt, const char *name, const char *key)
-{
-    struct tp_err none = {0};
-    json_error_t where;
-    char *path = tp_os_format(&none, "%s/%s", ckpt->path, name), *text = NULL;
-    size_t size = 0;
-    json_t *file = NULL;
-    if (path && tp_os_slurp(path, TP_CONFIG_MAX_BYTES, &text, &size, &none) == TP_OK)
-        file = tp_json_load(text, size, &where);
-    bool has = !file || json_object_get(file, key);
-    json_decref(file);
-    free(path);
-    free(text);
-    return has;
-}
-
-bool tp_config_leaves_out(const struct tp_plan *plan, const char *name)
-{
-    size_t count;
-    const struct tp_quantizer *const *all = changes(plan) ? tp_quantizers(&count) : NULL;
-    for (size_t q = 0; all && q < count; q++)
-        if (all[q]->file && strcmp(all[q]->file, name) == 0)
-            return !all[q]->file_key || has_key(plan->ckpt, name, all[q]->file_key);
-    return false;
-}
-
 /* Appends config.json without the quantization_config inside of text_config, which
  * engines find there too and which would be false. */
 static enum tp_code add_without_nested(const struct tp_checkpoint *ckpt, struct tp_text *out,
@@ -563,25 +536,37 @@ static enum tp_code copy_config(const struct tp_checkpoint *ckpt, struct tp_text
     return code;
 }
 
+/* The value of "quantization_config" as text in fresh memory; *value NULL: there is none. *own: it is
+ * of our own method. */
+static enum tp_code value_of(const struct tp_plan *plan, char **value, bool *own,
+                             struct tp_err *err)
+{
+    *value = NULL;
+    *own = false;
+    if (plan->restores)
+        return TP_OK;
+    json_t *config = quantization_of(plan, err);
+    if (!config)
+        return err->code;
+    const char *method = json_string_value(json_object_get(config, "quant_method"));
+    *own = method && strcmp(method, "tilepack") == 0;
+    *value = tp_json_dump(config, JSON_INDENT(2));
+    json_decref(config);
+    return *value ? TP_OK : tp_fail(err, TP_E_MEMORY, "out of memory for config.json");
+}
+
 enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, struct tp_err *err)
 {
-    json_t *config = NULL;
     char *value = NULL;
+    bool own;
     if (!plan->ckpt->config)
         return TP_OK;
     if (!changes(plan)) /* nor does what describes it */
         return copy_config(plan->ckpt, text, err);
-    if (!plan->restores && !(config = quantization_of(plan, err)))
-        return err->code;
-    const char *method = json_string_value(json_object_get(config, "quant_method"));
-    bool own = method && strcmp(method, "tilepack") == 0;
-    if (config) {
-        value = tp_json_dump(config, JSON_INDENT(2));
-        json_decref(config);
-        if (!value)
-            return tp_fail(err, TP_E_MEMORY, "out of memory for config.json");
-    }
-    enum tp_code code = replace_config(plan->ckpt, value, own, text, err);
+    enum tp_code code = value_of(plan, &value, &own, err);
+    if (code)
+        return code;
+    code = replace_config(plan->ckpt, value, own, text, err);
     free(value);
     if (code == TP_OK && text->size > TP_CONFIG_MAX_BYTES) {
         tp_err_hint(err, "convert the modules that it would list as not quantized, too, or "
@@ -592,6 +577,46 @@ enum tp_code tp_config_text(const struct tp_plan *plan, struct tp_text *text, st
     }
     if (code)
         tp_source_config_path(plan->ckpt, err);
+    return code;
+}
+
+/* The quantizer whose file that is, while the plan changes what it describes; or NULL. */
+static const struct tp_quantizer *described_in(const struct tp_plan *plan, const char *name)
+{
+    size_t count = 0;
+    const struct tp_quantizer *const *all = changes(plan) ? tp_quantizers(&count) : NULL;
+    for (size_t q = 0; all && q < count; q++)
+        if (all[q]->file && strcmp(all[q]->file, name) == 0)
+            return all[q];
+    return NULL;
+}
+
+bool tp_config_leaves_out(const struct tp_plan *plan, const char *name)
+{
+    const struct tp_quantizer *q = described_in(plan, name);
+    struct tp_side_file side;
+    struct tp_err none = {0};
+    if (!q || !q->file_says_more)
+        return q != NULL;
+    tp_source_side_file(plan->ckpt, q, &side, &none);
+    free(side.text);
+    return side.broken;
+}
+
+enum tp_code tp_config_edit(const struct tp_plan *plan, const char *name, struct tp_text *text,
+                            struct tp_err *err)
+{
+    const struct tp_quantizer *q = described_in(plan, name);
+    struct tp_side_file side;
+    char *value = NULL;
+    bool own;
+    if (!q || !q->file_says_more)
+        return TP_OK;
+    enum tp_code code = tp_source_side_file(plan->ckpt, q, &side, err);
+    if (code == TP_OK && side.value.data && (code = value_of(plan, &value, &own, err)) == TP_OK)
+        code = tp_json_set_key(side.text, side.size, q->file_key, value, text, err);
+    free(value);
+    free(side.text);
     return code;
 }
 

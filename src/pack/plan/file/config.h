@@ -21,7 +21,12 @@ enum tp_code tp_config_dispensable(const struct tp_plan *plan, struct tp_err *er
 /* Whether `name`, one of ckpt->others, describes the source's quantization to a loader
  * (ModelOpt's hf_quant_config.json, the quantize_config.json of GPTQ, the quant_config.json
  * of AWQ) while the plan changes weights: it would be false beside them, so it is not
- * copied. The new config.json says what they say. */
+ * copied. The new config.json says what they say. One that says more is edited instead. */
 bool tp_config_leaves_out(const struct tp_plan *plan, const char *name);
+
+/* Of such a file that says other things, too (params.json of Mistral): its text, with what
+ * config.json says now in the place of the description. Nothing is added where `name` is none. */
+enum tp_code tp_config_edit(const struct tp_plan *plan, const char *name, struct tp_text *text,
+                            struct tp_err *err);
 
 #endif

@@ -249,7 +249,7 @@ static void take(struct tp_builder *b, const struct tp_unit *unit)
         if (w < b->plan->weights->count)
             b->choices[w].done = true;
         else
-            tp_plan_leave_out(b, &b->plan->ckpt->tensors[tp_weight_at(b, w)->tensor[0]]);
+            b->left_out[tp_weight_at(b, w)->tensor[0]] = true; /* which becomes part of another */
     }
 }
 

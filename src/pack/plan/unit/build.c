@@ -123,8 +123,17 @@ static enum tp_code add_kept_unit(struct tp_builder *b, uint32_t w)
 
 void tp_plan_leave_out(struct tp_builder *b, const struct tp_tensor *tensor)
 {
-    if (tensor)
-        b->left_out[tensor - b->plan->ckpt->tensors] = true;
+    struct tp_left_out *left = &b->plan->left;
+    const char *dot = tensor ? strrchr(tensor->name, '.') : NULL;
+    size_t i = 0;
+    if (!tensor || tp_plan_is_left_out(b, tensor))
+        return;
+    b->left_out[tensor - b->plan->ckpt->tensors] = true;
+    left->count++;
+    while (i < left->ends && strcmp(left->end[i], dot ? dot : tensor->name) != 0)
+        i++;
+    if (i == left->ends && i < sizeof left->end / sizeof *left->end)
+        left->end[left->ends++] = dot ? dot : tensor->name;
 }
 
 bool tp_plan_is_left_out(const struct tp_builder *b, const struct tp_tensor *tensor)

@@ -88,6 +88,12 @@ const char *tp_plan_unit_kind(const struct tp_builder *b, struct tp_unit *unit,
 
 /* exact.c: what a take-over of codes of the one form into the other loses. */
 enum tp_loss tp_repack_loss(const struct tp_op *from, const struct tp_op *to);
+/* Whether values of the one form may all be numbers of the other: those of fewer bits, where both
+ * have powers of two as scales, if the scales of a block lie close enough to each other. And
+ * whether scales that are rounded when codes are taken over may be numbers of their new type. Only
+ * the numbers tell, so the run looks (tp_unit_form.only_exact). */
+bool tp_numbers_decide(const struct tp_op *from, const struct tp_op *to);
+bool tp_scales_decide(const struct tp_op *from, const struct tp_op *to);
 /* Whether codes of such a weight can be taken over. */
 bool tp_form_fits(const struct tp_weight_form *weight, const struct tp_op *to);
 /* Of the parameters whose bits are set in `open`, the first choices in the order of the file with
@@ -192,8 +198,8 @@ enum tp_code tp_plan_add_inputs(struct tp_builder *b, struct tp_unit *unit);
 enum tp_code tp_plan_note_inputs(struct tp_builder *b);
 /* Fails where some experts of a layer have them and others have not. The units are complete. */
 enum tp_code tp_plan_check_inputs(const struct tp_builder *b);
-/* They are not copied. */
-void tp_plan_leave_inputs(struct tp_builder *b, uint32_t weight);
+/* They are not copied; `carried`: in another form they are. */
+void tp_plan_leave_inputs(struct tp_builder *b, uint32_t weight, bool carried);
 /* What says how a weight of another tool was stored, or is of its calibration, is not copied. */
 void tp_plan_leave_beside(struct tp_builder *b, uint32_t weight);
 

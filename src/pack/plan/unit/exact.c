@@ -41,6 +41,20 @@ enum tp_loss tp_repack_loss(const struct tp_op *from, const struct tp_op *to)
     return tp_repack_inverts(from, to) ? TP_LOSS_GLOBAL : TP_LOSS_NONE;
 }
 
+bool tp_numbers_decide(const struct tp_op *from, const struct tp_op *to)
+{
+    return from->codec == TP_CODEC_MXFP4 && to->block_k &&
+           (to->codec == TP_CODEC_MXFP8 ||
+            (to->codec == TP_CODEC_FP8 && to->scale_rule == TP_FP8_SCALE_UE8M0));
+}
+
+bool tp_scales_decide(const struct tp_op *from, const struct tp_op *to)
+{
+    enum tp_element narrow = scale_element(to);
+    return tp_op_is_int(to) && scale_element(from) == TP_ELEM_F32 &&
+           (narrow == TP_ELEM_BF16 || narrow == TP_ELEM_F16);
+}
+
 bool tp_form_fits(const struct tp_weight_form *weight, const struct tp_op *to)
 {
     struct tp_op from = weight->op;
@@ -56,9 +70,10 @@ static enum tp_loss loss_of(const struct tp_weight_form *from, const struct tp_f
     if (tp_op_find(&from->op, TP_ROLE_ZERO) >= 0)
         tp_format_keep_zeros(format, &settings);
     tp_format_op(format, &settings, op);
-    if (!tp_form_fits(from, op) ||
-        tp_format_broken_need(format, &settings, from->box, from->rank == 3))
+    if (tp_format_broken_need(format, &settings, from->box, from->rank == 3))
         return TP_LOSS_VALUES;
+    if (!tp_form_fits(from, op))
+        return tp_numbers_decide(&from->op, op) ? TP_LOSS_STOPS : TP_LOSS_VALUES;
     return tp_repack_loss(&from->op, op);
 }
 

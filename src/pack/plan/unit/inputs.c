@@ -49,13 +49,13 @@ struct suffix {
     bool divides;
 };
 
-/* The suffixes to look for beside a packed weight: those of its quantizer or, where tilepack
- * packed it, of our formats. None beside plain weights and biases. */
+/* The suffixes to look for beside a weight: those of its quantizer or, where tilepack packed it or it
+ * is plain, of our formats. None beside biases. */
 static size_t suffixes_of(const struct tp_weight_form *form, struct suffix suffix[TP_MAX_BESIDE])
 {
-    if (!form->format || form->format->is_bias)
+    if (form->format && form->format->is_bias)
         return 0;
-    const char *own = form->format->inputs.suffix;
+    const char *own = form->format ? form->format->inputs.suffix : NULL;
     size_t count = 0;
     for (uint32_t i = 0; form->by && i < form->by->besides; i++)
         if (form->by->beside[i].is <= TP_BESIDE_DIVISOR)
@@ -77,7 +77,7 @@ static struct scales find_scales(const struct tp_plan *plan, const struct tp_wei
                                  const struct tp_tensor **misfit)
 {
     struct suffix suffix[TP_MAX_BESIDE];
-    size_t count = suffixes_of(weight->form, suffix);
+    size_t count = weight->form->format ? suffixes_of(weight->form, suffix) : 0;
     for (size_t i = 0; i < count; i++) {
         const struct tp_tensor *tensor = find_beside(plan, weight, suffix[i].text);
         if (tensor && fits(tensor, weight->form->box.e))
@@ -93,29 +93,17 @@ static struct scales scales_of(const struct tp_plan *plan, const struct tp_weigh
     return find_scales(plan, weight, NULL);
 }
 
-/* Whether every part of the unit has scales, for activations of the unit's codec, and they are all
- * multipliers or all divisors. */
-static bool have_scales(const struct tp_builder *b, const struct tp_unit *unit)
-{
-    struct scales first = scales_of(b->plan, tp_weight_at(b, unit->views[0].weight));
-    bool all = first.tensor != NULL;
-    for (uint64_t i = 0; i < tp_unit_views(unit) && all; i++) {
-        const struct tp_weight *weight = tp_weight_at(b, unit->views[i].weight);
-        struct scales scales = scales_of(b->plan, weight);
-        all = scales.tensor && scales.divides == first.divides &&
-              weight->form->op.codec == unit->form->op.codec;
-    }
-    return all;
-}
-
-void tp_plan_leave_inputs(struct tp_builder *b, uint32_t w)
+void tp_plan_leave_inputs(struct tp_builder *b, uint32_t w, bool carried)
 {
     struct suffix suffix[TP_MAX_BESIDE];
     const struct tp_weight *weight = tp_weight_at(b, w);
     size_t count = suffixes_of(weight->form, suffix);
     for (size_t i = 0; i < count; i++) {
         const struct tp_tensor *tensor = find_beside(b->plan, weight, suffix[i].text);
-        b->plan->drops = b->plan->drops || tensor;
+        if (!tensor || (!weight->form->format && !fits(tensor, weight->form->box.e)))
+            continue;
+        b->plan->drops = true;
+        b->left_out[tensor - b->plan->ckpt->tensors] |= carried; /* in another form it is not */
         tp_plan_leave_out(b, tensor);
     }
 }
@@ -147,9 +135,9 @@ void tp_plan_leave_beside(struct tp_builder *b, uint32_t w)
     }
 }
 
-/* The scale of an expert: a number above 0. */
-static enum tp_code read_scale(const struct tp_builder *b, const struct tp_tensor *tensor,
-                               uint64_t expert, float *number)
+/* The scale of an expert of that weight: a number above 0. */
+static enum tp_code read_scale(const struct tp_builder *b, const char *weight,
+                               const struct tp_tensor *tensor, uint64_t expert, float *number)
 {
     uint64_t width = tp_dtype_bits(tensor->dtype) / 8;
     uint64_t at = tensor->bytes == width ? 0 : width * expert;
@@ -163,19 +151,21 @@ static enum tp_code read_scale(const struct tp_builder *b, const struct tp_tenso
     tp_err_path(b->err, b->plan->ckpt->files[tensor->file].path);
     if (code)
         return code;
-    tp_err_hint(b->err, "get the file again, or convert with --weights-only");
+    tp_err_hint(b->err, "--weights-only='glob:%s' leaves this one out and keeps the others; "
+                        "--weights-only leaves all of them out", weight);
     return tp_fail(b->err, TP_E_INPUT, "the activation scale is %g, which is no positive number",
                    (double)*number);
 }
 
 /* Scales that are copied as they are have to be positive numbers, too. */
-static enum tp_code check_scales(const struct tp_builder *b, const struct tp_tensor *tensor)
+static enum tp_code check_scales(const struct tp_builder *b, const struct tp_weight *weight,
+                                 const struct tp_tensor *tensor)
 {
     uint64_t count = tensor->bytes / (tp_dtype_bits(tensor->dtype) / 8);
     enum tp_code code = TP_OK;
     float ignored;
     for (uint64_t e = 0; e < count && code == TP_OK; e++)
-        code = read_scale(b, tensor, e, &ignored);
+        code = read_scale(b, weight->name, tensor, e, &ignored);
     return code;
 }
 
@@ -184,12 +174,13 @@ enum tp_code tp_plan_note_inputs(struct tp_builder *b)
     struct tp_plan *plan = b->plan;
     for (size_t u = 0; u < plan->kept_unit_count; u++) {
         struct tp_unit *unit = &plan->kept_units[u];
-        struct scales scales = scales_of(plan, tp_weight_at(b, unit->views[0].weight));
+        const struct tp_weight *weight = tp_weight_at(b, unit->views[0].weight);
+        struct scales scales = scales_of(plan, weight);
         struct tp_unit_form form;
         enum tp_code code;
         if (!scales.tensor || tp_plan_is_left_out(b, scales.tensor))
             continue;
-        if ((code = check_scales(b, scales.tensor)))
+        if ((code = check_scales(b, weight, scales.tensor)))
             return code;
         memcpy(&form, unit->form, sizeof form); /* with what lies between the members */
         form.inputs = true;
@@ -205,10 +196,10 @@ static float wider(float a, float b, bool divides)
     return (a < b) == divides ? a : b;
 }
 
-/* Engines load a fused set (q, k and v; gate and up) as one matrix, so all of it gets the widest
- * scale of its parts, of which each is a weight of its own here. */
-static enum tp_code widen_by_set(const struct tp_builder *b, const struct tp_weight *weight,
-                                 struct scales own, float *fused)
+/* Engines load a fused set as one matrix (q, k and v, gate and up): all have the widest scale of
+ * those that are carried over. *any: *fused is one already, or has become one. */
+static enum tp_code set_scale(const struct tp_builder *b, const struct tp_weight *weight,
+                              struct scales own, bool *any, float *fused)
 {
     char key[TP_FULL_NAME], name[TP_FULL_NAME];
     struct tp_fused_name set;
@@ -219,15 +210,58 @@ static enum tp_code widen_by_set(const struct tp_builder *b, const struct tp_wei
     const char *end = own.tensor->name + strlen(weight->name); /* from the separator on */
     for (size_t p = 0; p < set.set->parts && code == TP_OK; p++) {
         float number;
+        bool left;
         int size = snprintf(name, sizeof name, "%.*s%s%s", (int)set.module, weight->name,
                             set.set->part[p], end);
         const struct tp_tensor *tensor =
             size < (int)sizeof name ? tp_checkpoint_find(b->plan->ckpt, name) : NULL;
         if (!tensor || !fits(tensor, 1))
             continue;
-        if ((code = read_scale(b, tensor, 0, &number)) == TP_OK)
-            *fused = wider(*fused, number, own.divides);
+        name[(size_t)size - strlen(end)] = '\0'; /* that of the part */
+        if ((code = tp_request_unscales(b->request, name, &left, b->err)) || left ||
+            (code = read_scale(b, name, tensor, 0, &number)))
+            continue;
+        *fused = *any ? wider(*fused, number, own.divides) : number;
+        *any = true;
     }
+    return code;
+}
+
+/* The weight of a unit whose own scale is left out, where its set has one; or NULL. */
+static const struct tp_weight *in_set(const struct tp_builder *b, const struct tp_unit *unit,
+                                      enum tp_code *code)
+{
+    const struct tp_weight *weight = tp_weight_at(b, unit->views[0].weight);
+    bool any = false;
+    float ignored;
+    if (*code == TP_OK && unit->form->rank == 2 && b->request->unscale_count &&
+        weight->form->op.codec == unit->form->op.codec)
+        *code = set_scale(b, weight, scales_of(b->plan, weight), &any, &ignored);
+    return any ? weight : NULL;
+}
+
+/* The first part whose scale is carried over, in *first (NULL: there is none), if all such parts
+ * have scales for activations of the unit's kind, of one kind. Where none is to be, the first part
+ * stands for those of its set (set_scale()). */
+static enum tp_code find_carried(const struct tp_builder *b, const struct tp_unit *unit,
+                                 const struct tp_weight **first)
+{
+    bool all = true, divides = false;
+    enum tp_code code = TP_OK;
+    *first = NULL;
+    for (uint64_t i = 0; i < tp_unit_views(unit) && all && code == TP_OK; i++) {
+        const struct tp_weight *weight = tp_weight_at(b, unit->views[i].weight);
+        struct scales scales = scales_of(b->plan, weight);
+        bool left;
+        if ((code = tp_request_unscales(b->request, weight->name, &left, b->err)) || left)
+            continue;
+        divides = *first ? divides : scales.divides;
+        *first = *first ? *first : weight;
+        all = scales.tensor && scales.divides == divides &&
+              weight->form->op.codec == unit->form->op.codec;
+    }
+    if (!*first || !all)
+        *first = all ? in_set(b, unit, &code) : NULL;
     return code;
 }
 
@@ -240,27 +274,33 @@ static enum tp_code check_scale(const struct tp_builder *b, const struct tp_unit
     return tp_fail(b->err, TP_E_INPUT, "its activation scale would be %g", (double)scale);
 }
 
-/* The widest scale of all parts of the experts [first, end), as the unit's format stores it: a
- * multiplier or a divisor. */
-static enum tp_code fused_scale(struct tp_builder *b, const struct tp_unit *unit,
-                                uint64_t first, uint64_t end, float *fused)
+/* The scale of the parts of experts [first, end), in the unit's kind; where none of them has one
+ * that is carried over, that of all. `weight`: what find_carried() found. */
+static enum tp_code fused_scale(const struct tp_builder *b, const struct tp_unit *unit,
+                                const struct tp_weight *weight, uint64_t first, uint64_t end,
+                                float *fused)
 {
     uint32_t parts = unit->form->views_per_expert;
-    const struct tp_weight *weight = tp_weight_at(b, unit->views[0].weight);
     struct scales own = scales_of(b->plan, weight);
-    bool divides = own.divides;
+    bool divides = own.divides, any = false;
     enum tp_code code = TP_OK;
     for (uint64_t i = first * parts; i < end * parts && code == TP_OK; i++) {
         struct tp_view view = tp_unit_view(unit, i / parts, (uint32_t)(i % parts));
-        const struct tp_tensor *tensor =
-            scales_of(b->plan, tp_weight_at(b, view.weight)).tensor;
+        const struct tp_weight *part = tp_weight_at(b, view.weight);
+        const struct tp_tensor *tensor = scales_of(b->plan, part).tensor;
         float number = 0;
-        if (tensor) /* as have_scales() found */
-            code = read_scale(b, tensor, view.expert, &number);
-        *fused = i == first * parts ? number : wider(*fused, number, divides);
+        bool left;
+        if ((code = tp_request_unscales(b->request, part->name, &left, b->err)) || left)
+            continue;
+        if (tensor) /* as find_carried() found */
+            code = read_scale(b, part->name, tensor, view.expert, &number);
+        *fused = any ? wider(*fused, number, divides) : number;
+        any = true;
     }
     if (code == TP_OK && unit->form->rank == 2)
-        code = widen_by_set(b, weight, own, fused);
+        code = set_scale(b, weight, own, &any, fused);
+    if (code == TP_OK && !any && (first || end < unit->form->box.e))
+        return fused_scale(b, unit, weight, 0, unit->form->box.e, fused);
     if (code)
         return code;
     if (divides != tp_op_divides(&unit->form->op))
@@ -288,24 +328,31 @@ static enum tp_code measured_scale(struct tp_builder *b, const struct tp_unit *u
     return check_scale(b, unit, *scale);
 }
 
-/* Where the scales of a unit come from: its source, or the file of importance. */
-enum from { FROM_NOWHERE, FROM_SOURCE, FROM_FILE };
+/* Where the scales of a unit come from: of the source, with the part that find_carried() found, or of
+ * the file of importance, or neither. */
+struct from {
+    const struct tp_weight *source;
+    bool file;
+};
 
-static enum tp_code find_origin(struct tp_builder *b, const struct tp_unit *unit, enum from *from)
+/* Whether the file has those of all parts, none of which is left out. */
+static enum tp_code find_measured(struct tp_builder *b, const struct tp_unit *unit, bool *measured)
 {
     uint64_t found = 0, views = tp_unit_views(unit);
     uint32_t parts = unit->form->views_per_expert;
+    bool left = false;
     enum tp_code code = TP_OK;
-    *from = have_scales(b, unit) ? FROM_SOURCE : FROM_NOWHERE;
-    for (uint64_t i = 0; i < views && !*from && b->request->importance && code == TP_OK; i++) {
+    for (uint64_t i = 0; i < views && code == TP_OK && !left; i++) {
         float largest;
         code = tp_plan_largest_input(b, unit, tp_unit_view(unit, i / parts, (uint32_t)(i % parts)),
                                      &largest);
         found += code == TP_OK && largest > 0;
+        if (code == TP_OK)
+            code = tp_request_unscales(b->request, tp_weight_at(b, unit->views[i].weight)->name,
+                                       &left, b->err);
     }
-    if (code == TP_OK && found == views)
-        *from = FROM_FILE;
-    if (code || found == 0 || found == views)
+    *measured = code == TP_OK && found == views && !left;
+    if (code || left || found == 0 || found == views)
         return code;
     tp_err_tensor(b->err, unit->name);
     tp_err_path(b->err, tp_importance_path(b->request->importance));
@@ -315,31 +362,27 @@ static enum tp_code find_origin(struct tp_builder *b, const struct tp_unit *unit
                    (unsigned long long)views);
 }
 
-/* The numbers of the unit's tensor of scales: one for each expert, or one for all of them. */
-static enum tp_code make_numbers(struct tp_builder *b, const struct tp_unit *unit, enum from from,
-                                 float *numbers, uint64_t count)
+/* What the tensor of the unit's scales holds: one number for each expert, or one. */
+static enum tp_code make_numbers(struct tp_builder *b, const struct tp_unit *unit,
+                                 struct from from, float *numbers, uint64_t count)
 {
-    enum tp_code (*scale)(struct tp_builder *b, const struct tp_unit *unit, uint64_t first,
-                          uint64_t end, float *scale) =
-        from == FROM_FILE ? measured_scale : fused_scale;
-    const struct tp_format_inputs *inputs = &unit->form->format->inputs;
-    uint64_t experts = unit->form->box.e;
+    const bool largest = unit->form->format->inputs.largest;
     enum tp_code code = TP_OK;
-    if (inputs->largest)
-        code = scale(b, unit, 0, experts, &numbers[0]);
-    for (uint64_t e = 0; e < count && code == TP_OK; e++)
-        if (inputs->largest)
+    for (uint64_t e = 0; e < count && code == TP_OK; e++) {
+        uint64_t first = largest ? 0 : e, end = largest ? unit->form->box.e : e + 1;
+        if (largest && e)
             numbers[e] = numbers[0];
         else
-            code = scale(b, unit, e, e + 1, &numbers[e]);
+            code = from.source ? fused_scale(b, unit, from.source, first, end, &numbers[e])
+                               : measured_scale(b, unit, first, end, &numbers[e]);
+    }
     return code;
 }
 
 /* Adds the tensor of the unit's scales to what is kept. */
-static enum tp_code add_scales(struct tp_builder *b, const struct tp_unit *unit, enum from from)
+static enum tp_code add_scales(struct tp_builder *b, const struct tp_unit *unit, struct from from)
 {
     const struct tp_format_inputs *inputs = &unit->form->format->inputs;
-    const struct tp_weight *first = tp_weight_at(b, unit->views[0].weight);
     struct tp_plan *plan = b->plan;
     uint64_t count = inputs->single ? 1 : unit->form->box.e;
     struct tp_output made = {.bytes = 4 * count, .unit = UINT32_MAX, .dtype = TP_F32,
@@ -355,11 +398,11 @@ static enum tp_code add_scales(struct tp_builder *b, const struct tp_unit *unit,
     if (!numbers || !made.name || !made.shape || !made.constant)
         return TP_E_MEMORY;
     enum tp_code code = make_numbers(b, unit, from, numbers, count);
-    const struct tp_tensor *tensor = scales_of(plan, first).tensor;
-    if (code == TP_OK) /* what was measured stands where its weight does */
-        code = tp_plan_add_kept(b, from == FROM_FILE ? first->tensor[0]
-                                                     : (uint32_t)(tensor - plan->ckpt->tensors),
-                                UINT32_MAX, NULL);
+    uint32_t at = tp_weight_at(b, unit->views[0].weight)->tensor[0];
+    if (from.source) /* what was measured stands where its weight does */
+        at = (uint32_t)(scales_of(plan, from.source).tensor - plan->ckpt->tensors);
+    if (code == TP_OK)
+        code = tp_plan_add_kept(b, at, UINT32_MAX, NULL);
     if (code)
         return code;
     plan->made_count++;
@@ -401,17 +444,20 @@ enum tp_code tp_plan_add_inputs(struct tp_builder *b, struct tp_unit *unit)
 {
     const struct tp_format_inputs *inputs = &unit->form->format->inputs;
     bool wanted = inputs->suffix && !b->request->weights_only;
-    enum from from = FROM_NOWHERE;
+    struct from from = {NULL, false};
     if (unit->form->format->is_bias)
         return TP_OK;
-    enum tp_code code = wanted ? find_origin(b, unit, &from) : TP_OK;
-    if (code == TP_OK && wanted && !from && inputs->why && !b->request->bare)
+    enum tp_code code = wanted ? find_carried(b, unit, &from.source) : TP_OK;
+    if (code == TP_OK && wanted && !from.source && b->request->importance)
+        code = find_measured(b, unit, &from.file);
+    bool carried = from.source || from.file;
+    if (code == TP_OK && wanted && !carried && inputs->why && !b->request->bare)
         return refuse_missing(b, unit);
-    if (code == TP_OK && from)
+    if (code == TP_OK && carried)
         code = add_scales(b, unit, from);
-    unit->form->inputs = from != FROM_NOWHERE;
+    unit->form->inputs = carried;
     for (uint64_t i = 0; i < tp_unit_views(unit) && code == TP_OK; i++) {
-        tp_plan_leave_inputs(b, unit->views[i].weight);
+        tp_plan_leave_inputs(b, unit->views[i].weight, carried);
         tp_plan_leave_beside(b, unit->views[i].weight);
     }
     return code;

@@ -13,7 +13,7 @@
 enum tp_loss tp_unit_loss(const struct tp_plan *plan, const struct tp_unit *unit)
 {
     const struct tp_weight *source = &plan->weights->items[unit->views[0].weight];
-    if (!unit->form->format || !source->form->format ||
+    if (!unit->form->format || !source->form->format || unit->form->only_exact ||
         tp_op_is_number(&source->form->op))
         return TP_LOSS_NONE;
     if (unit->form->kind == TP_UNIT_ENCODE)
@@ -23,17 +23,17 @@ enum tp_loss tp_unit_loss(const struct tp_plan *plan, const struct tp_unit *unit
     return tp_repack_loss(&source->form->op, &unit->form->op);
 }
 
-/* The choices with which all of the weight is taken over, of those that do not hold now:
+/* The choices with which no more than `least` is lost of the weight, of those that do not hold now:
  * "--set group=32 --set scales=f16"; false: there are none. */
 static bool name_exact(const struct tp_weight_form *from, const struct tp_rule *rule,
-                       const struct tp_settings *now, char *text, size_t size)
+                       const struct tp_settings *now, enum tp_loss least, char *text, size_t size)
 {
     const struct tp_format *format = rule->format;
     struct tp_settings settings = *now;
     enum tp_loss loss;
     struct tp_err err = {0};
     *text = '\0';
-    if (tp_exact_choice(from, UINT32_MAX, &format, &settings, &loss, &err) || loss != TP_LOSS_NONE)
+    if (tp_exact_choice(from, UINT32_MAX, &format, &settings, &loss, &err) || loss > least)
         return false;
     for (uint32_t p = 0; p < format->params; p++)
         if (settings.choice[p] != now->choice[p]) {
@@ -105,9 +105,13 @@ static const char *lossy_reason(const struct tp_builder *b, const struct tp_weig
     if (!inverts && (loses_little(from, to) ||
                      (b->request->recorded && from->codec != TP_CODEC_INT4)))
         return NULL; /* recorded: 0.1.0 asked for --requantize with int4 only */
-    if (name_exact(weight->form, rule, &unit->form->settings, choice, sizeof choice))
+    const struct tp_settings *now = &unit->form->settings;
+    if (name_exact(weight->form, rule, now, TP_LOSS_NONE, choice, sizeof choice))
         tp_err_hint(b->err, "%s%s takes its codes and scales over as they are; --exclude leaves it "
                             "as it is", command, choice);
+    else if (name_exact(weight->form, rule, now, TP_LOSS_STOPS, choice, sizeof choice))
+        tp_err_hint(b->err, "%s%s keeps its values, or says which one cannot be kept; --exclude "
+                            "leaves it as it is", command, choice);
     else
         tp_err_hint(b->err, "%s--requantize decodes it and quantizes again, and prints the error "
                             "that costs; --exclude leaves it as it is", command);
@@ -172,6 +176,7 @@ const char *tp_plan_unit_kind(const struct tp_builder *b, struct tp_unit *unit,
 {
     const struct tp_weight *weight = tp_weight_at(b, unit->views[0].weight);
     struct tp_unit_form *form = unit->form;
+    const bool asks = !b->request->requantize && !b->request->recorded;
     form->kind = TP_UNIT_ENCODE;
     form->dtype = weight->form->dtype;
     if (!weight->form->format)
@@ -184,7 +189,7 @@ const char *tp_plan_unit_kind(const struct tp_builder *b, struct tp_unit *unit,
     bool repacked = tp_form_fits(weight->form, &form->op);
     char choice[160]; /* a global scale becomes its reciprocal only where it has to */
     if (repacked && tp_repack_inverts(&weight->form->op, &form->op) &&
-        name_exact(weight->form, rule, &form->settings, choice, sizeof choice))
+        name_exact(weight->form, rule, &form->settings, TP_LOSS_NONE, choice, sizeof choice))
         repacked = false;
     if (form->format->is_bias) { /* the type that it had is no smaller than its numbers */
         form->kind = repacked ? TP_UNIT_REPACK : TP_UNIT_ENCODE;
@@ -195,6 +200,7 @@ const char *tp_plan_unit_kind(const struct tp_builder *b, struct tp_unit *unit,
         const char *reason = global_reason(b, unit, text, size);
         if (!reason)
             form->kind = TP_UNIT_REPACK;
+        form->only_exact = !reason && asks && tp_scales_decide(&weight->form->op, &form->op);
         if (!reason || !b->request->requantize)
             return reason;
     } else if (repacked && !b->request->requantize) {
@@ -203,5 +209,8 @@ const char *tp_plan_unit_kind(const struct tp_builder *b, struct tp_unit *unit,
         return "its codes and scales are taken over, so that there is nothing to search";
     }
     form->dtype = tp_format_via(rule->format, &rule->settings, weight->form->dtype);
-    return b->request->requantize ? NULL : lossy_reason(b, weight, unit, rule, text, size);
+    form->only_exact = asks && tp_numbers_decide(&weight->form->op, &form->op);
+    return b->request->requantize || form->only_exact
+               ? NULL
+               : lossy_reason(b, weight, unit, rule, text, size);
 }

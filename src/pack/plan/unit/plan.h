@@ -54,6 +54,8 @@ struct tp_unit_form {
     bool transposed;        /* plain units: written as [E,K,N] */
     bool flat;              /* plain units: a bias, written as [N] or [E,N] */
     bool unweighted;        /* searched without: the file has no numbers for it */
+    bool only_exact;        /* the run compares what it makes with the source, and stops at the
+                               first value (of what is taken over: scale) that is another one */
     bool needless_search;   /* a search was asked for, but its scales are the best already */
     bool inputs;            /* activation scales lie beside it (inputs.c) */
     bool ordered;           /* kept GPTQ of another tool: in act-order */
@@ -76,6 +78,7 @@ struct tp_unit {
 /* What a unit that is made of a packed weight may lose. */
 enum tp_loss {
     TP_LOSS_NONE,
+    TP_LOSS_STOPS,  /* nothing, or the run stops: only the numbers tell (tp_unit_form.only_exact) */
     TP_LOSS_GLOBAL, /* all is taken over, but the global scale is the source's reciprocal */
     TP_LOSS_SCALES, /* codes are taken over, scales are rounded to another type */
     TP_LOSS_VALUES, /* decoded and quantized again */
@@ -126,6 +129,12 @@ struct tp_stats_group {
     float given;                     /* the global scale, where the plan knows it; else 0 */
 };
 
+/* Tensors of the source that nothing would read in the output. */
+struct tp_left_out {
+    size_t count, ends;
+    const char *end[8]; /* of their names, the first of those that differ; of the checkpoint */
+};
+
 struct tp_plan {
     const struct tp_checkpoint *ckpt;
     const struct tp_weights *weights;
@@ -145,6 +154,7 @@ struct tp_plan {
     struct tp_shared forms;  /* struct tp_unit_form */
     bool restores;    /* packed weights become plain ones (tp_plan_unpack) */
     bool drops;       /* activation scales of the source are left out */
+    struct tp_left_out left;
     bool single_file; /* one file of the user's name instead of a directory */
     struct tp_stats_group *groups;
     uint32_t *stats_units;

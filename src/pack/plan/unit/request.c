@@ -51,6 +51,13 @@ enum tp_code tp_request_exclude(struct tp_request *request, const char *pattern,
     return add_pattern(request, &request->exclude, &request->exclude_count, pattern, origin, err);
 }
 
+enum tp_code tp_request_unscale(struct tp_request *request, const char *pattern,
+                                struct tp_err *err)
+{
+    struct tp_pattern_origin origin = {"--weights-only", -1, TP_E_USAGE};
+    return add_pattern(request, &request->unscale, &request->unscale_count, pattern, origin, err);
+}
+
 static enum tp_code any_match(struct tp_request *request, const struct tp_pattern *items,
                               size_t count, const char *name, bool *matches, struct tp_err *err)
 {
@@ -77,6 +84,15 @@ enum tp_code tp_request_excludes(struct tp_request *request, const char *name,
                                  bool *matches, struct tp_err *err)
 {
     return any_match(request, request->exclude, request->exclude_count, name, matches, err);
+}
+
+enum tp_code tp_request_unscales(struct tp_request *request, const char *name,
+                                 bool *matches, struct tp_err *err)
+{
+    *matches = request->weights_only;
+    return *matches ? TP_OK
+                    : any_match(request, request->unscale, request->unscale_count, name, matches,
+                                err);
 }
 
 /* pattern NULL: for every name. */
@@ -434,6 +450,14 @@ static json_t *file_json(const struct tp_format *format)
     return json_string(text);
 }
 
+static json_t *patterns_json(const struct tp_pattern *items, size_t count)
+{
+    json_t *json = json_array();
+    for (size_t i = 0; i < count; i++)
+        tp_json_append(json, json_string(items[i].text));
+    return json;
+}
+
 json_t *tp_request_json(const struct tp_request *request)
 {
     json_t *json = json_object(), *rules = json_array();
@@ -458,19 +482,15 @@ json_t *tp_request_json(const struct tp_request *request)
         tp_json_append(rules, item);
     }
     tp_json_set(json, "rules", rules);
-    json_t *include = json_array(), *exclude = json_array();
-    for (size_t i = 0; i < request->include_count; i++)
-        tp_json_append(include, json_string(request->include[i].text));
-    for (size_t i = 0; i < request->exclude_count; i++)
-        tp_json_append(exclude, json_string(request->exclude[i].text));
-    tp_json_set(json, "include", include);
-    tp_json_set(json, "exclude", exclude);
+    tp_json_set(json, "include", patterns_json(request->include, request->include_count));
+    tp_json_set(json, "exclude", patterns_json(request->exclude, request->exclude_count));
     tp_json_set(json, "no_stack", json_boolean(request->no_stack));
     tp_json_set(json, "keep_nonfinite", json_boolean(request->keep_nonfinite));
     tp_json_set(json, "requantize", json_boolean(request->requantize));
     tp_json_set(json, "plain", json_string(request->plain ? "convert" : "keep"));
-    if (request->weights_only)
-        tp_json_set(json, "weights_only", json_true());
+    if (request->weights_only || request->unscale_count)
+        tp_json_set(json, "weights_only", request->weights_only
+                        ? json_true() : patterns_json(request->unscale, request->unscale_count));
     if (request->merged)
         tp_json_set(json, "merged", json_true());
     if (request->models.layout)
@@ -586,6 +606,10 @@ static enum tp_code parse_recorded(const char *text, struct tp_request *request,
     if (code == TP_OK)
         code = parse_patterns(request, json_object_get(json, "exclude"), &request->exclude,
                               &request->exclude_count, "the recorded request: \"exclude\"", err);
+    if (code == TP_OK) /* true is no list */
+        code = parse_patterns(request, json_object_get(json, "weights_only"), &request->unscale,
+                              &request->unscale_count, "the recorded request: \"weights_only\"",
+                              err);
     if (code == TP_OK)
         code = parse_model(request, json_object_get(json, "model"), err);
     if (code == TP_OK)
@@ -637,6 +661,8 @@ void tp_request_close(struct tp_request *request)
         tp_pattern_free(&request->include[i]);
     for (size_t i = 0; i < request->exclude_count; i++)
         tp_pattern_free(&request->exclude[i]);
+    for (size_t i = 0; i < request->unscale_count; i++)
+        tp_pattern_free(&request->unscale[i]);
     tp_matcher_close(&request->matcher);
     tp_importance_close(request->importance);
     if (request->models.own) {
@@ -650,5 +676,6 @@ void tp_request_close(struct tp_request *request)
     free(request->rules);
     free(request->include);
     free(request->exclude);
+    free(request->unscale);
     memset(request, 0, sizeof *request);
 }

@@ -31,15 +31,16 @@ struct tp_request {
     struct tp_rule *rules; /* first match wins; `--to` alone is one rule that matches all */
     size_t rule_count;
     bool recipe;           /* rules come from a file: only what they name is converted */
-    struct tp_pattern *include, *exclude;
-    size_t include_count, exclude_count;
+    struct tp_pattern *include, *exclude, *unscale;
+    size_t include_count, exclude_count, unscale_count;
     struct tp_matcher matcher; /* of all patterns */
     bool no_stack;         /* leave per-expert matrices apart */
     bool strict;           /* a weight that cannot be converted is an error */
     bool keep_nonfinite;
     bool outline;          /* the plan is only printed: no headers, offsets or hash */
     bool requantize;       /* allow lossy inputs */
-    bool weights_only;     /* activation scales are neither needed nor carried over */
+    bool weights_only;     /* activation scales are neither needed nor carried over; of names that
+                              `unscale` matches they are not carried over */
     bool bare;             /* they are carried over, but a format may lack them (compare) */
     bool recorded;         /* of a conversion that was begun, and so allowed: see requantize */
     bool merged;           /* convert what the reader cannot merge (--merged convert) */
@@ -80,6 +81,9 @@ enum tp_code tp_request_include(struct tp_request *request, const char *pattern,
                                 struct tp_err *err);
 enum tp_code tp_request_exclude(struct tp_request *request, const char *pattern,
                                 struct tp_err *err);
+/* The activation scales of weights whose name matches are left out (--weights-only=REGEX). */
+enum tp_code tp_request_unscale(struct tp_request *request, const char *pattern,
+                                struct tp_err *err);
 /* The user's own file of the model, which all of its facts come from. */
 enum tp_code tp_request_model(struct tp_request *request, const char *path, struct tp_err *err);
 /* The layout of stacks: "enk" or "ekn"; NULL: not said. */
@@ -89,6 +93,9 @@ enum tp_code tp_request_stacks(struct tp_request *request, const char *word, str
 enum tp_code tp_request_includes(struct tp_request *request, const char *name,
                                  bool *matches, struct tp_err *err);
 enum tp_code tp_request_excludes(struct tp_request *request, const char *name,
+                                 bool *matches, struct tp_err *err);
+/* The same of activation scales that are left out, of all or by such a pattern. */
+enum tp_code tp_request_unscales(struct tp_request *request, const char *name,
                                  bool *matches, struct tp_err *err);
 /* The same of one of the patterns of --include. */
 enum tp_code tp_request_include_matches(struct tp_request *request, size_t i,
