@@ -408,7 +408,9 @@ def descriptor(path):
 
 
 def recipe(work):
-    """Each rule searches as it says; FP8 has no use for it, and plan says so."""
+    """Each rule searches as it says; FP8 has no use for it, and plan says so. Engines load q and k as
+    one matrix, and want one format of them; --merged convert makes two."""
+    merged = ("--merged", "convert")
     with open(work.at("recipe.json"), "w", encoding="utf-8") as f:
         json.dump({"rules": [
             {"match": "q_proj", "to": "nvfp4-ct", "search": "mse"},
@@ -416,7 +418,7 @@ def recipe(work):
             {"match": "experts", "to": "w4a8-ct", "search": "w4a8", "signed": True},
             {"match": "down_proj", "to": "w4a8-ct"}]}, f)
     m = work.at("m")
-    done = tool.run("plan", m, "--recipe", work.at("recipe.json"), "--json")
+    done = tool.run("plan", m, "--recipe", work.at("recipe.json"), *merged, "--json")
     units = {u["name"].split("layers.0.")[-1]: u for u in json.loads(done.stdout)["units"]}
     said = {n: (u.get("search"), u.get("signed"), u.get("importance"), u.get("search_note"))
             for n, u in units.items() if "layers" not in n}
@@ -425,11 +427,12 @@ def recipe(work):
                 said["self_attn.k_proj"] == (None, None, None, best) and
                 said["mlp.experts.0.up_proj"] == ("w4a8", "yes", "magnitude", None) and
                 said["mlp.down_proj"] == (None, None, None, None), "plan says what is searched")
-    done = tool.run("plan", m, "--recipe", work.at("recipe.json"))
+    done = tool.run("plan", m, "--recipe", work.at("recipe.json"), *merged)
     tally.check("w4a8-ct, search w4a8, signed, importance magnitude" in done.stdout and
                 "not searched, as its scales are the best already" in done.stdout,
                 "and as text")
-    tool.run("convert", m, "-o", work.at("mixed"), "--recipe", work.at("recipe.json"))
+    tool.run("convert", m, "-o", work.at("mixed"), "--recipe", work.at("recipe.json"),
+             *merged)
     done = tool.run("verify", work.at("mixed"), "--against", m, check=False)
     tally.check(done.returncode == 0, "a recipe is derived again")
 
