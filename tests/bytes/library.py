@@ -43,7 +43,9 @@ def check_quantize(library, fmt, plain, units):
         if len(unit.sources) != 1 or "{e}" in name or fmt.startswith("nvfp4"):
             continue  # stacked, or with a scale that several weights share
         values = np.ascontiguousarray(plain[name].array)
-        weight = quantize_torch.Weight(library, fmt, tuple(unit.descriptor["box"]))
+        group = unit.descriptor.get("params", {}).get("group")  # of experts it may be another
+        weight = quantize_torch.Weight(library, fmt, tuple(unit.descriptor["box"]),
+                                       f"group={group}" if group else None)
         for suffix, array in weight.quantize(values).items():
             if array.tobytes() != unit.data[suffix]:
                 raise Mismatch(f"{unit.prefix}{suffix}: the library makes other bytes")
