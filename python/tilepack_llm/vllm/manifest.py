@@ -98,7 +98,9 @@ def units(manifest: Mapping[str, Any], where: str) -> dict[str, Packed]:
             descriptor = manifest["descriptors"][unit["desc"]]
             name = name_of(unit["prefix"])
             check_format(name, descriptor["format"], descriptor["version"])
-            check_inputs(name, descriptor["format"], manifest["request"].get("weights_only") is not True)
+            check_inputs(
+                name, descriptor["format"], manifest["request"].get("weights_only") is not True
+            )
             packed = _packed(descriptor, name)
             if packed.bias and not packed.stacked:
                 _check_bias(name, packed)
