@@ -176,7 +176,7 @@ sed -n 's/^  hint: there are //p' err | sed 's/([^)]*)//g' | tr -d ' ' | tr , '\
     jq -r '.formats[] | select(.input_only | not) | .name | select(startswith("nvfp4"))' >written
 LC_ALL=C sort hinted | cmp -s - written || fail "--to nvfp4 names others: $(cat err)"
 for engine in $("$program" engines --json | jq -r '.engines[] | select(.kind != "kernels") | .name'); do
-    "$program" formats --engine $engine --json | jq -r '.offers[].format'
+    "$program" formats --engine "$engine" --json | jq -r '.offers[].format'
 done | LC_ALL=C sort -u | grep ^nvfp4 >loaded
 [[ $(head -n "$(grep -c . loaded)" hinted | LC_ALL=C sort) == "$(cat loaded)" ]] ||
     fail "--to nvfp4 does not name first what engines load: $(cat hinted)"
