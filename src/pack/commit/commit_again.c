@@ -220,7 +220,7 @@ static enum tp_code read_edited(const struct again *again, const char *name, boo
                                 bool *same)
 {
     const struct tp_manifest_file *copy = tp_manifest_find(&again->manifest, name);
-    uint8_t hash[TP_HASH_BYTES];
+    uint8_t hash[TP_HASH_BYTES] = {0};
     struct tp_text text = {0};
     enum tp_code code = tp_config_edit(again->c->plan, name, &text, again->c->err);
     *edited = text.size > 0;
