@@ -8,8 +8,8 @@
 #include "pack/plan/unit/plan.h"
 
 /* The line "left plain by its quantizer: 8 (mtp.*)", or nothing. The names are the shortest that no
- * packed weight is under, with '*' for numbers where that is so of all of them. And the line "left out, as no reader of the output
- * takes it: 26 tensors (*.input_scale)". */
+ * packed weight is under, with '*' for numbers where that is so of all of them. And the line
+ * "left out, as no reader of the output takes it: 26 tensors (*.input_scale)". */
 void tp_left_plain_print(const struct tp_plan *plan);
 
 /* Writes "left_plain": {"weights": 8, "names": ["mtp.*"]} and

@@ -325,12 +325,12 @@ const struct tp_option tp_option_rows[] = {
              "it costs is printed, with --verbose for each weight. FP8 and MXFP8 "
              "are made of FP8, MXFP8 and FP4 without it where their blocks are no coarser, and "
              "the error, from a sample of rows, is printed as well. MXFP4 becomes NVFP4 without "
-             "it, and without loss, unless its scales lie too far apart; and FP8 with powers of two "
-             "as scales, or MXFP8, where all of its values are numbers of that. Scales of F32 are "
-             "taken over into 16 bits where they are numbers of those. Where the numbers decide, "
-             "the run stops at the first that is none, and writes no output. NVFP4 becomes NVFP4 "
-             "with the other kind of global scale, a divisor or a multiplier, without it: that scale is "
-             "inverted, and all else stays."},
+             "it, and without loss, unless its scales lie too far apart; and FP8 with powers of "
+             "two as scales, or MXFP8, where all of its values are numbers of that. Scales of "
+             "F32 are taken over into 16 bits where they are numbers of those. Where the numbers "
+             "decide, the run stops at the first that is none, and writes no output. NVFP4 "
+             "becomes NVFP4 with the other kind of global scale, a divisor or a multiplier, "
+             "without it: that scale is inverted, and all else stays."},
     {.name = "weights-only", .value = "REGEX", .kind = TP_OPT_LIST, .commands = MAKES,
      .field = FIELD(weights_only), .alone = TP_ALL_WEIGHTS, .check = tp_check_pattern,
      .help = "write no activation scales, or none of weights whose name matches",
@@ -338,8 +338,8 @@ const struct tp_option tp_option_rows[] = {
              "for kernels that need them (NVFP4 experts with 4-bit activations) are refused where "
              "there are none. With it they are neither needed nor written: nvfp4-ct is NVFP4A16 "
              "then, and a loader of kernel-ready experts has to bring the numbers. With a pattern "
-             "this is so of some weights: one scale that is infinite need not cost the others. Where "
-             "several weights have one scale, it is that of the others."},
+             "this is so of some weights: one scale that is infinite need not cost the others. "
+             "Where several weights have one scale, it is that of the others."},
     {.name = "dtype", .value = "TYPE", .kind = TP_OPT_CHOICE, .commands = BIT(UNPACK),
      .field = FIELD(dtype), .complete = TP_COMPLETE_WORDS, .words = "bf16|f32",
      .help = "element type of the plain weights (default: as in the source)"},

@@ -13,8 +13,8 @@ struct tp_serving {
 };
 
 /* "read by ACME (1.2) on sm80 and later", or who does not and why, as lines on stdout; nothing
- * where no packed weight is written. As messages before the work nothing either where no server finds
- * out what it is. Returns the exit status. */
+ * where no packed weight is written. Of messages before the work there is none either where no
+ * server finds out what it is. Returns the exit status. */
 int tp_serving_print(const struct tp_serving *serving, bool message);
 
 /* A warning for each reader that would refuse or misread weights by a rule, but for the one whose

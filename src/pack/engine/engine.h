@@ -144,8 +144,8 @@ struct tp_offer {
 
 /* All pairs of a format that is written and a row that has it on a GPU of that compute capability
  * (0: on any), of `engine` or with NULL of all. With a capability an engine has one row for a
- * format, the fastest one. Sorted: what a caller has to load comes last, then by speed, bits and name. Free
- * with free(). */
+ * format, the fastest one. Sorted: what a caller has to load comes last, then by speed, bits and
+ * name. Free with free(). */
 enum tp_code tp_offers(unsigned sm, const struct tp_engine *engine, struct tp_offer **offers,
                        size_t *count, struct tp_err *err);
 
@@ -175,7 +175,8 @@ struct tp_asked {
 /* Whether the rule is about the model and the format: what holds for many weights alike. */
 bool tp_rule_concerns(const struct tp_engine_rule *rule, const struct tp_model_facts *facts,
                       const char *format);
-/* Whether one that does is about the weight; and whether the weight breaks it, if it is of sizes. */
+/* Whether one that does is about the weight; and whether the weight breaks it, if it is of
+ * sizes. */
 bool tp_rule_hits(const struct tp_engine_rule *rule, const struct tp_asked *asked);
 bool tp_rule_breaks(const struct tp_engine_rule *rule, const struct tp_asked *asked);
 

@@ -239,8 +239,9 @@ void tp_source_config_block(const json_t *config, uint32_t block[2])
 {
     const json_t *said = json_object_get(config, "weight_block_size"), *group;
     const char *name;
+    json_t *groups = json_object_get(config, "config_groups");
     if (!said) {
-        json_object_foreach((json_t *)(uintptr_t)json_object_get(config, "config_groups"), name, group)
+        json_object_foreach(groups, name, group)
             if (!said)
                 said = json_object_get(json_object_get(group, "weights"), "block_structure");
     }

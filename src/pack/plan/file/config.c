@@ -172,8 +172,9 @@ static json_t *not_these(const json_t *names, const json_t *apart)
         enum tp_code code = tp_text_add_word(&text, "-:^", NULL);
         for (const char *at = json_string_value(name); *at && code == TP_OK; at++) {
             bool plain = isalnum((unsigned char)*at) || *at == '_' || (unsigned char)*at >= 128;
-            code = tp_text_addf(&text, NULL, begins_word(apart, at) ? "[%c]" : plain ? "%c" : "\\%c",
-                                *at);
+            code = tp_text_addf(&text, NULL, begins_word(apart, at) ? "[%c]"
+                                              : plain                ? "%c"
+                                                                     : "\\%c", *at);
         }
         if (code == TP_OK && tp_text_add_word(&text, "$", NULL) == TP_OK)
             tp_json_set(dynamic, text.data, json_object());
@@ -379,8 +380,8 @@ static enum tp_code keeps_unnamed(const struct tp_plan *plan, const struct used 
         return TP_OK;
     tp_err_tensor(err, kept->name);
     tp_err_hint(err, "convert it, too, or the model that the checkpoint was made of");
-    return tp_fail(err, TP_E_UNSUPPORTED, "it stays packed as %s, and the quantization_config of %s "
-                   "has no words for that: nobody could read it", kept->form->format->name,
+    return tp_fail(err, TP_E_UNSUPPORTED, "it stays packed as %s, and the quantization_config of "
+                   "%s has no words for that: nobody could read it", kept->form->format->name,
                    made->form->format->name);
 }
 
@@ -524,7 +525,8 @@ static enum tp_code copy_config(const struct tp_checkpoint *ckpt, struct tp_text
                                 struct tp_err *err)
 {
     struct tp_json_span whole = {ckpt->config, ckpt->config_size}, config, status;
-    enum tp_code code = tp_json_get_key(whole.data, whole.size, "quantization_config", &config, err);
+    enum tp_code code = tp_json_get_key(whole.data, whole.size, "quantization_config", &config,
+                                        err);
     if (code || !config.data || *config.data != '{' ||
         (code = tp_json_get_inner(whole.data, config, "quantization_status", &status, err)) ||
         !status.data || status.size != 8 || memcmp(status.data, "\"frozen\"", 8) != 0)
@@ -536,8 +538,8 @@ static enum tp_code copy_config(const struct tp_checkpoint *ckpt, struct tp_text
     return code;
 }
 
-/* The value of "quantization_config" as text in fresh memory; *value NULL: there is none. *own: it is
- * of our own method. */
+/* The value of "quantization_config" as text in fresh memory; *value NULL: there is none. *own: it
+ * is of our own method. */
 static enum tp_code value_of(const struct tp_plan *plan, char **value, bool *own,
                              struct tp_err *err)
 {

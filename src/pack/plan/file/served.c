@@ -1,8 +1,8 @@
 /* The verdict on a plan; see served.h.
  *
  * Each engine is asked about each weight that is written or kept packed: it has rows for the
- * format, one of them takes such weights, and no rule speaks against it. What remains of the GPUs of
- * the rows is where it reads all of them. Invariant: a reader has GPUs or a reason.
+ * format, one of them takes such weights, and no rule speaks against it. What remains of the GPUs
+ * of the rows is where it reads all of them. Invariant: a reader has GPUs or a reason.
  */
 #include "pack/plan/file/served.h"
 
@@ -111,8 +111,8 @@ static const char *misfit(const struct tp_unit_form *form, enum tp_use use)
 {
     const struct tp_format *format = form->format;
     if (form->rank == 3 && format->experts == TP_EXPERTS_SPLIT)
-        return " is a stack, and engines read single experts in this format: other formats, such as "
-               "that for Marlin's kernels, hold stacks";
+        return " is a stack, and engines read single experts in this format: other formats, such "
+               "as that for Marlin's kernels, hold stacks";
     if (format->inputs.suffix && !format->config && !form->inputs)
         return " has no activation scales, with which an engine's kernel for this format would "
                "quantize: convert a calibrated source, without --weights-only";

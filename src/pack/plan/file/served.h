@@ -31,8 +31,9 @@ struct tp_served {
     struct tp_reader *reader; /* servers first, then libraries and kernels; of each kind those first
                                  that read it, and of these those that were run */
     size_t count;
-    const struct tp_reader *server; /* of the readers, that which it is to be served with: the wished
-                                       one, else the first server of which that was run; or NULL */
+    const struct tp_reader *server; /* of the readers, that which it is to be served with: the one
+                                       asked for, else the first server of which that was run; or
+                                       NULL */
     const char *why;                /* why no server finds out what it is, or NULL */
     bool written;                   /* formats of engines are written: there is something to say */
     unsigned sm;                    /* of the wish */

@@ -132,7 +132,8 @@ static enum tp_code mark_unit(struct targets *t, size_t u)
             code = make_experts(t, name, expert.prefix, true);
         return code ? code : mark(t, t->group[u]);
     }
-    for (const char *at = name; code == TP_OK && (at = before_number(at)); at += strcspn(at, ".") + 1)
+    for (const char *at = name; code == TP_OK && (at = before_number(at));
+         at += strcspn(at, ".") + 1)
         if ((code = make_end(t, at)) == TP_OK)
             code = mark(t, t->group[u]);
     return code;

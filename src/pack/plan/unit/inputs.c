@@ -49,8 +49,8 @@ struct suffix {
     bool divides;
 };
 
-/* The suffixes to look for beside a weight: those of its quantizer or, where tilepack packed it or it
- * is plain, of our formats. None beside biases. */
+/* The suffixes to look for beside a weight: those of its quantizer or, where tilepack packed it or
+ * it is plain, of our formats. None beside biases. */
 static size_t suffixes_of(const struct tp_weight_form *form, struct suffix suffix[TP_MAX_BESIDE])
 {
     if (form->format && form->format->is_bias)
@@ -328,8 +328,8 @@ static enum tp_code measured_scale(struct tp_builder *b, const struct tp_unit *u
     return check_scale(b, unit, *scale);
 }
 
-/* Where the scales of a unit come from: of the source, with the part that find_carried() found, or of
- * the file of importance, or neither. */
+/* Where the scales of a unit come from: of the source, with the part that find_carried() found, or
+ * of the file of importance, or neither. */
 struct from {
     const struct tp_weight *source;
     bool file;

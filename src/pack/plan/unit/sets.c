@@ -274,7 +274,8 @@ static enum tp_code note_part(struct tp_builder *b, uint32_t w, struct merged_se
         set->kept = w + 1;
     } else if (!set->chosen) {
         set->chosen = w + 1;
-    } else if (!tp_weight_at(b, w)->form->format && !tp_weight_at(b, set->chosen - 1)->form->format &&
+    } else if (!tp_weight_at(b, w)->form->format &&
+               !tp_weight_at(b, set->chosen - 1)->form->format &&
                differ(b->choices[set->chosen - 1].rule, b->choices[w].rule)) {
         return refuse_mixture(b, set->chosen - 1, w);
     }
