@@ -55,7 +55,8 @@ static void start(void)
  * what is about quantization differs. */
 static void compare(const struct tp_checkpoint *ckpt, const struct tp_text *text)
 {
-    static const char *const ours[] = {"quantization_config", TP_LEGACY_CONFIG, "text_config"};
+    static const char *const ours[] = {"quantization_config", TP_LEGACY_CONFIG, "text_config",
+                                       "transformers_weights"};
     struct tp_json_span value;
     must(tp_json_get_key(text->data, text->size, "model_type", &value, NULL) == TP_OK);
     json_t *before = json_loadb(ckpt->config, ckpt->config_size, JSON_REJECT_DUPLICATES, NULL);
