@@ -81,22 +81,44 @@ bool tp_module_matches(const struct tp_module_pattern *pattern, const char *modu
     return false;
 }
 
-/* The entry of one file that keeps the module, or NULL: of the entries that match at the
- * first segment, the first one. */
+/* What is asked of entries: all of them, or those of one kind alone. */
+enum kind { ANY, HEADS, EMBEDDINGS, PLAIN };
+
+static bool is_of(const struct tp_model_keep *keep, enum kind kind)
+{
+    return kind == ANY || (kind == HEADS ? keep->head : kind == PLAIN ? keep->plain
+                                                                       : keep->embedding);
+}
+
+/* Whether a pattern of the entry matches at a segment. Few patterns begin as the segment does,
+ * which is looked at first: large checkpoints ask millions of times. */
+static bool keep_matches(const struct tp_model_keep *keep, const char *module, const char *at,
+                         const char *end)
+{
+    for (size_t p = 0; p < keep->modules; p++) {
+        const char *text = keep->module[p].text;
+        bool first = *text == '^';
+        text += first;
+        if ((!first || at == module) && (*text == '*' || *text == *at) &&
+            run_matches(text, at, end))
+            return true;
+    }
+    return false;
+}
+
+/* The entry of one file that keeps the module, or NULL: of the entries of that kind that match at
+ * the first segment, the first one. */
 static const struct tp_model_keep *find_keep(const struct tp_model_facts *facts, size_t m,
-                                             const char *module, size_t size)
+                                             const char *module, size_t size, enum kind kind)
 {
     const struct tp_model *model = facts->model[m];
     const char *end = module + size;
     for (const char *at = module; at; at = next_segment(at, end))
-        for (size_t k = 0; k < model->keeps; k++)
-            for (size_t p = 0; p < model->keep[k].modules; p++) {
-                if (model->keep[k].unknown && facts->known)
-                    continue;
-                const char *text = model->keep[k].module[p].text;
-                if ((*text != '^' || at == module) && run_matches(text + (*text == '^'), at, end))
-                    return &model->keep[k];
-            }
+        for (const struct tp_model_keep *keep = model->keep; keep < model->keep + model->keeps;
+             keep++)
+            if (is_of(keep, kind) && !(keep->unknown && facts->known) &&
+                keep_matches(keep, module, at, end))
+                return keep;
     return NULL;
 }
 
@@ -124,7 +146,7 @@ bool tp_name_kept(const struct tp_model_facts *facts, const char *name, struct t
     for (size_t m = 0; m < facts->count; m++) {
         if (is_converted(facts->model[m], name, size))
             return false;
-        const struct tp_model_keep *keep = find_keep(facts, m, name, size);
+        const struct tp_model_keep *keep = find_keep(facts, m, name, size, ANY);
         if (!keep)
             continue;
         *out = (struct tp_kept_name){.why = keep->why};
@@ -142,30 +164,37 @@ bool tp_name_integers(const struct tp_model_facts *facts, const char *name)
     return false;
 }
 
-static const struct tp_model_keep *keep_of(const struct tp_model_facts *facts, const char *module)
+static const struct tp_model_keep *keep_of(const struct tp_model_facts *facts, const char *module,
+                                           enum kind kind)
 {
     const struct tp_model_keep *keep = NULL;
     for (size_t m = 0; m < facts->count && !keep; m++)
-        keep = find_keep(facts, m, module, strlen(module));
+        keep = find_keep(facts, m, module, strlen(module), kind);
     return keep;
+}
+
+/* Whether the entry that keeps the module is of the kind. Most modules are named by none of it. */
+static bool is_kept_as(const struct tp_model_facts *facts, const char *module, enum kind kind)
+{
+    if (!keep_of(facts, module, kind))
+        return false;
+    const struct tp_model_keep *keep = keep_of(facts, module, ANY);
+    return keep && is_of(keep, kind);
 }
 
 bool tp_name_head(const struct tp_model_facts *facts, const char *module)
 {
-    const struct tp_model_keep *keep = keep_of(facts, module);
-    return keep && keep->head;
+    return is_kept_as(facts, module, HEADS);
 }
 
 bool tp_name_embedding(const struct tp_model_facts *facts, const char *module)
 {
-    const struct tp_model_keep *keep = keep_of(facts, module);
-    return keep && keep->embedding;
+    return is_kept_as(facts, module, EMBEDDINGS);
 }
 
 bool tp_name_plain(const struct tp_model_facts *facts, const char *module)
 {
-    const struct tp_model_keep *keep = keep_of(facts, module);
-    return keep && keep->plain;
+    return is_kept_as(facts, module, PLAIN);
 }
 
 /* Which matrix of an expert is called so; false: none. */

@@ -491,11 +491,12 @@ enum tp_code tp_plan_check_inputs(const struct tp_builder *b)
             !tp_name_expert(&plan->weights->facts, unit->name, &expert))
             continue;
         int64_t found = tp_names_find(&layers, unit->name, expert.prefix);
-        if (found >= 0 && first[found]->form->inputs != unit->form->inputs) {
+        const struct tp_unit *other = found >= 0 && first ? first[found] : NULL;
+        if (other && other->form->inputs != unit->form->inputs) {
             bool has = unit->form->inputs;
-            code = refuse_partial(b, has ? first[found] : unit, has ? unit : first[found]);
+            code = refuse_partial(b, has ? other : unit, has ? unit : other);
         }
-        if (found >= 0)
+        if (other)
             continue;
         const char *own = tp_store_join(&b->plan->store, unit->name, expert.prefix, "", b->err);
         code = own ? tp_os_grow((void **)&first, &capacity, layers.count + 1, sizeof *first, b->err)
