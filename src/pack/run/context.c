@@ -436,9 +436,11 @@ static enum tp_code convert_gathered(struct tp_context *ctx, const struct tp_uni
     const struct tp_op_at *to = at_size(ctx, &unit->form->op, box->size);
     struct tp_dense_op dense;
     struct tp_op_at from;
-    enum tp_code code = to ? TP_OK : failed(ctx);
+    enum tp_code code;
+    if (!to)
+        return failed(ctx);
     tp_dense_op(&source.weight->form->op, &dense);
-    if (code || (code = tp_op_at(&dense.op, box->size, false, &from, &ctx->err)) ||
+    if ((code = tp_op_at(&dense.op, box->size, false, &from, &ctx->err)) ||
         (code = begin(ctx, from.total, to->total)))
         return code;
     tp_op_allocate(&from, ctx->compute.in, buffers);
