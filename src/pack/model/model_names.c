@@ -173,10 +173,11 @@ static const struct tp_model_keep *keep_of(const struct tp_model_facts *facts, c
     return keep;
 }
 
-/* Whether the entry that keeps the module is of the kind. Most modules are named by none of it. */
+/* Whether the entry that keeps the module is of the kind. Most modules are named by none of it, and
+ * experts, which there are most of, are no heads or embeddings. */
 static bool is_kept_as(const struct tp_model_facts *facts, const char *module, enum kind kind)
 {
-    if (!keep_of(facts, module, kind))
+    if (strstr(module, ".experts.") || !keep_of(facts, module, kind))
         return false;
     const struct tp_model_keep *keep = keep_of(facts, module, ANY);
     return keep && is_of(keep, kind);
