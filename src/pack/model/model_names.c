@@ -99,8 +99,10 @@ static bool keep_matches(const struct tp_model_keep *keep, const char *module, c
         const char *text = keep->module[p].text;
         bool first = *text == '^';
         text += first;
-        if ((!first || at == module) && (*text == '*' || *text == *at) &&
-            run_matches(text, at, end))
+        bool may = *text == *at;
+        if (*text == '*')
+            may = !isalpha((unsigned char)text[1]) || memchr(at, text[1], (size_t)(end - at));
+        if (may && (!first || at == module) && run_matches(text, at, end))
             return true;
     }
     return false;

@@ -66,7 +66,7 @@ static enum tp_code find(struct tp_embedded_list *list, const char *name, const 
     const size_t files = files_of(list);
     *item = NULL;
     for (size_t i = 0; i < files; i++)
-        if (strcmp(list->files[i].name, name) == 0)
+        if (list->files[i].name[0] == name[0] && strcmp(list->files[i].name, name) == 0)
             return get(list, i, item, err);
     for (size_t i = files; i < list->count; i++)
         if (strcmp(name_of(list->items[i]), name) == 0)
