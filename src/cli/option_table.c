@@ -287,7 +287,7 @@ const struct tp_option tp_option_rows[] = {
     {.name = "plain", .value = "WHAT", .kind = TP_OPT_CHOICE, .commands = MAKES | BIT(COMPARE),
      .field = FIELD(plain), .initial = "keep", .complete = TP_COMPLETE_WORDS,
      .words = "keep|convert", .help = "what to do about what a quantizer left plain",
-     .more = "Of a source that is quantized, 'keep' leaves all plain weights as they are but those "
+     .more = "'keep' leaves all plain weights of a quantized source as they are but those "
              "that --include names; 'convert' takes those that are in none of its lists as if the "
              "source were plain."},
     {.name = "strict", .kind = TP_OPT_FLAG, .commands = MAKES, .field = FIELD(strict),
