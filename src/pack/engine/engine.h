@@ -126,6 +126,7 @@ const char *tp_use_list(unsigned uses, char *text, size_t size); /* "linear, exp
 /* ---- who reads a format -------------------------------------------------------------- */
 
 bool tp_row_has(const struct tp_engine_row *row, const char *format);
+bool tp_engine_reads(const struct tp_engine *engine, const char *format); /* some row has it */
 
 /* "vLLM 0.33, SGLang 0.5" or, where nothing else reads it, "callers of DeepGEMM"; "" where nobody
  * does. What is cut ends with a comma less. */

@@ -26,10 +26,7 @@ bool tp_rule_concerns(const struct tp_engine_rule *rule, const struct tp_model_f
 
 static bool in_modules(const struct tp_module_pattern *module, size_t modules, const char *name)
 {
-    for (size_t i = 0; i < modules; i++)
-        if (tp_module_matches(&module[i], name, tp_name_base(name)))
-            return true;
-    return !modules;
+    return !modules || tp_modules_match(module, modules, name, tp_name_base(name));
 }
 
 static bool is_set(const json_t *wanted, const struct tp_asked *asked)
@@ -64,14 +61,6 @@ bool tp_rule_breaks(const struct tp_engine_rule *rule, const struct tp_asked *as
            (!rule->divided || asked->divided[rule->dim]) && tp_rule_hits(rule, asked);
 }
 
-static bool reads(const struct tp_engine *engine, const char *format)
-{
-    for (size_t r = 0; r < engine->rows; r++)
-        if (tp_row_has(&engine->row[r], format))
-            return true;
-    return false;
-}
-
 const char *tp_engine_keeps(const struct tp_model_facts *facts, const char *name,
                             const struct tp_format *format)
 {
@@ -81,7 +70,8 @@ const char *tp_engine_keeps(const struct tp_model_facts *facts, const char *name
         for (size_t i = 0; i < all[e]->families; i++) {
             const struct tp_engine_rule *rule = &all[e]->family[i];
             if (rule->verdict == TP_VERDICT_KEPT && tp_rule_concerns(rule, facts, format->name) &&
-                in_modules(rule->module, rule->modules, name) && reads(all[e], format->name))
+                in_modules(rule->module, rule->modules, name) &&
+                tp_engine_reads(all[e], format->name))
                 return rule->says;
         }
     return NULL;

@@ -15,13 +15,12 @@ bool tp_row_has(const struct tp_engine_row *row, const char *format)
     return tp_word_of(format, row->format, row->formats) >= 0;
 }
 
-/* The first row that has it, or NULL. */
-static const struct tp_engine_row *row_of(const struct tp_engine *engine, const char *format)
+bool tp_engine_reads(const struct tp_engine *engine, const char *format)
 {
     for (size_t r = 0; r < engine->rows; r++)
         if (tp_row_has(&engine->row[r], format))
-            return &engine->row[r];
-    return NULL;
+            return true;
+    return false;
 }
 
 const char *tp_format_package(const char *format)
@@ -29,7 +28,7 @@ const char *tp_format_package(const char *format)
     size_t count;
     const struct tp_engine *const *all = tp_engines(&count);
     for (size_t e = 0; e < count; e++)
-        if (all[e]->package && row_of(all[e], format))
+        if (all[e]->package && tp_engine_reads(all[e], format))
             return all[e]->package;
     return NULL;
 }
@@ -42,7 +41,7 @@ static size_t add_readers(const struct tp_format *format, int first, int last, c
     const struct tp_engine *const *all = tp_engines(&count);
     for (int kind = first; kind <= last; kind++)
         for (size_t e = 0; e < count && used < size; e++)
-            if (all[e]->kind == kind && row_of(all[e], format->name))
+            if (all[e]->kind == kind && tp_engine_reads(all[e], format->name))
                 used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : before,
                                          all[e]->title);
     return used;

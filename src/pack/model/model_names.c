@@ -81,6 +81,15 @@ bool tp_module_matches(const struct tp_module_pattern *pattern, const char *modu
     return false;
 }
 
+bool tp_modules_match(const struct tp_module_pattern *patterns, size_t count, const char *module,
+                      size_t size)
+{
+    for (size_t i = 0; i < count; i++)
+        if (tp_module_matches(&patterns[i], module, size))
+            return true;
+    return false;
+}
+
 /* What is asked of entries: all of them, or those of one kind alone. */
 enum kind { ANY, HEADS, EMBEDDINGS, PLAIN };
 
@@ -124,14 +133,6 @@ static const struct tp_model_keep *find_keep(const struct tp_model_facts *facts,
     return NULL;
 }
 
-static bool is_converted(const struct tp_model *model, const char *module, size_t size)
-{
-    for (size_t c = 0; c < model->converts; c++)
-        if (tp_module_matches(&model->convert[c], module, size))
-            return true;
-    return false;
-}
-
 bool tp_name_kept(const struct tp_model_facts *facts, const char *name, struct tp_kept_name *out)
 {
     struct tp_stack_name stack;
@@ -146,7 +147,7 @@ bool tp_name_kept(const struct tp_model_facts *facts, const char *name, struct t
         return true;
     }
     for (size_t m = 0; m < facts->count; m++) {
-        if (is_converted(facts->model[m], name, size))
+        if (tp_modules_match(facts->model[m]->convert, facts->model[m]->converts, name, size))
             return false;
         const struct tp_model_keep *keep = find_keep(facts, m, name, size, ANY);
         if (!keep)
@@ -160,9 +161,9 @@ bool tp_name_kept(const struct tp_model_facts *facts, const char *name, struct t
 bool tp_name_integers(const struct tp_model_facts *facts, const char *name)
 {
     for (size_t m = 0; m < facts->count; m++)
-        for (size_t i = 0; i < facts->model[m]->integers; i++)
-            if (tp_module_matches(&facts->model[m]->integer[i], name, strlen(name)))
-                return true;
+        if (tp_modules_match(facts->model[m]->integer, facts->model[m]->integers, name,
+                             strlen(name)))
+            return true;
     return false;
 }
 
@@ -305,9 +306,8 @@ const struct tp_model_parallel *tp_name_parallel(const struct tp_model_facts *fa
     for (size_t m = 0; m < facts->count; m++)
         for (size_t i = 0; i < facts->model[m]->parallels; i++) {
             const struct tp_model_parallel *parallel = &facts->model[m]->parallel[i];
-            for (size_t p = 0; p < parallel->modules; p++)
-                if (tp_module_matches(&parallel->module[p], name, size))
-                    return parallel;
+            if (tp_modules_match(parallel->module, parallel->modules, name, size))
+                return parallel;
         }
     return NULL;
 }

@@ -2,22 +2,10 @@
 #include "pack/run/same_values.h"
 
 #include "base/num.h"
-#include "kernels/op/scalar.h"
+#include "kernels/op/plane.h"
 
 #include <math.h>
 #include <string.h>
-
-static float at_index(enum tp_dtype dtype, const uint8_t *values, uint64_t i)
-{
-    float value;
-    uint16_t half;
-    if (dtype == TP_F32) {
-        memcpy(&value, values + 4 * i, 4);
-        return value;
-    }
-    memcpy(&half, values + 2 * i, 2);
-    return tp_bf16_to_f32(half);
-}
 
 static enum tp_code fail_at(const struct tp_box *box, uint64_t i, float value, float made,
                             const char *format, struct tp_err *err)
@@ -45,7 +33,7 @@ enum tp_code tp_same_values(enum tp_dtype dtype, const void *source, const void 
         if (memcmp(a + begin * width, b + begin * width, (end - begin) * width) == 0)
             continue;
         for (uint64_t i = begin; i < end; i++) {
-            float x = at_index(dtype, a, i), y = at_index(dtype, b, i);
+            float x = tp_load_value(a, dtype, i), y = tp_load_value(b, dtype, i);
             if (x != y && !(isnan(x) && isnan(y)))
                 return fail_at(box, i, x, y, format, err);
         }

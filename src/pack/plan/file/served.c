@@ -228,10 +228,7 @@ static enum tp_code judge_rules(struct judge *j, const struct tp_asked *asked, u
 
 static bool is_skipped(const struct tp_engine *engine, const char *name)
 {
-    for (size_t i = 0; i < engine->skips; i++)
-        if (tp_module_matches(&engine->skip[i], name, tp_name_base(name)))
-            return true;
-    return false;
+    return tp_modules_match(engine->skip, engine->skips, name, tp_name_base(name));
 }
 
 static enum tp_code judge_unit(struct judge *j, const struct tp_unit *unit)
@@ -269,9 +266,8 @@ static bool knows(const struct tp_engine *engine, const struct tp_unit *units, s
         if (units[u].form->format == last || !units[u].form->format)
             continue;
         last = units[u].form->format;
-        for (size_t r = 0; r < engine->rows; r++)
-            if (tp_row_has(&engine->row[r], last->name))
-                return true;
+        if (tp_engine_reads(engine, last->name))
+            return true;
     }
     return false;
 }
