@@ -158,7 +158,7 @@ demo:
 
 test:
 	sh scripts/deps.sh build test
-	$(MAKE) -j$(JOBS) $(BUILD)/tilepack library $(UNIT) $(FAULT) $(REPLAY)
+	$(MAKE) -j$(JOBS) $(BUILD)/tilepack library prove $(UNIT) $(FAULT) $(REPLAY)
 	BUILD=$(BUILD) sh tests/run.sh
 
 # Installing, packages, archives, the image: the ways in which this gets onto a machine.

@@ -30,7 +30,7 @@ PLUGIN_PARTS = $(patsubst %.c,$(BUILD)/%.o,$(filter-out plugin/plugin.c,$(sort \
                $(wildcard plugin/*.c)))) $(BUILD)/plugin_embedded.o
 PLUGIN_BASE  = $(patsubst %.c,$(BUILD)/%.o,$(BASE) $(sort $(wildcard src/pack/os/*.c)) \
                src/pack/text/text.c src/pack/text/json_scan.c \
-               src/pack/file/sha256.c)
+               src/pack/file/sha256.c src/pack/file/hash_text.c)
 PLUGIN_TEXT = plugin/differences.cu plugin/fp8_gemm.cu
 
 $(BUILD)/plugin/%.o: plugin/%.c $(BUILD)/config

@@ -59,6 +59,11 @@ fails "no plug-in" 4 "libtilepack_prove.so, is not installed" \
 TILEPACK_PROVE=$work/none.so fails "a plug-in that is not there" 4 "none.so, is not installed" \
     prove "$work/w4"
 TILEPACK_PROVE=$work/plain.safetensors fails "no library" 4 "does not load: " prove "$work/w4"
+built=$(dirname "$TILEPACK")/libtilepack_prove.so # `make test` builds it, `make asan` does not
+if [ -e "$built" ] && [ ! -e /dev/nvidiactl ]; then
+    TILEPACK_PROVE=$built fails "the plug-in of this build loads" 6 "no GPU is usable" \
+        prove "$work/sm90.safetensors"
+fi
 fails "another version" 4 "speaks version 3 of its interface, this program version 2" \
     fake abi "$work/w4"
 fails "no GPU" 6 "no GPU is usable" fake none "$work/w4"

@@ -8,7 +8,7 @@
  *      big-endian. That is the order in which `xxhsum -H2` prints it.
  *   3. The file's hash is XXH3-128, in the same form, over: the file's size as
  *      8 bytes little-endian, then the hashes of all leaves in order.
- *   4. As text a hash is its 16 bytes as 32 lower-case hexadecimal digits.
+ *   4. As text a hash is its 16 bytes as 32 lower-case hexadecimal digits (hash_text.h).
  *
  * A leaf that one call reports whole is hashed from memory at once. A leaf that
  * comes in chunks is noted when its last chunk comes, and hashed by a later
@@ -19,13 +19,13 @@
 #define TP_PACK_LEAFHASH_H
 
 #include "base/error.h"
+#include "pack/file/hash_text.h"
 
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TP_HASH_BYTES = 16, TP_HASH_TEXT = 33 }; /* TEXT counts the closing zero */
 #define TP_LEAF_BYTES UINT64_C(1048576)
 
 struct tp_leaf; /* 24 bytes for each leaf of the file */
@@ -115,9 +115,5 @@ void tp_hash_blank(void *data, uint64_t size, uint64_t offset, uint64_t place);
 
 /* XXH3-128 of bytes in memory, in the canonical form of 2. above. */
 void tp_hash(const void *data, size_t size, uint8_t hash[TP_HASH_BYTES]);
-
-/* The text form of 4. above, and back: false unless `text` is exactly that. */
-void tp_hash_print(const uint8_t hash[TP_HASH_BYTES], char text[TP_HASH_TEXT]);
-bool tp_hash_parse(const char *text, size_t size, uint8_t hash[TP_HASH_BYTES]);
 
 #endif

@@ -3,7 +3,7 @@
 #include "pack/file/sha256.h"
 
 #include "base/num.h"
-#include "pack/file/leafhash.h"
+#include "pack/file/hash_text.h"
 #include "pack/os/os.h"
 #include "pack/os/threads.h"
 
