@@ -61,6 +61,8 @@ static int print_part(const struct tp_options *o, const struct tp_plan *plan, co
     char in[TP_HUMAN], out[TP_HUMAN], took[TP_HUMAN];
     struct tp_share_work work;
     struct tp_err err = {0};
+    if (o->json && result->skipped)
+        return tp_outcome_json(output, result);
     if (tp_share_work(plan, share_of(o), &work, &err))
         return tp_report_error(&err);
     if (o->json) {
@@ -94,6 +96,8 @@ static int print_result(const struct tp_options *o, const struct tp_plan *plan, 
                         const struct tp_serving *serving, double seconds)
 {
     char in[TP_HUMAN], out[TP_HUMAN], took[TP_HUMAN];
+    if (o->json && result->skipped)
+        return tp_outcome_json(output, result);
     if (o->json) {
         struct tp_writer w;
         tp_json_open(&w);

@@ -17,13 +17,19 @@ static int print_result(const struct tp_options *o, const char *output,
                         const struct tp_parts *all, const struct tp_convert_result *result)
 {
     char out[TP_HUMAN];
-    bool already_done = all->already_done || result->already_done;
     unsigned parts = all->count ? all->items[0].share.count : 0;
-    if (o->json)
-        return tp_json_result(tp_str("output", output), tp_bool("already_done", already_done),
-                              tp_num("parts", parts), tp_num("shards", result->shards),
-                              tp_num("bytes_out", result->bytes_out));
-    if (all->already_done)
+    if (o->json && (result->skipped || all->already_done))
+        return tp_outcome_json(output, result);
+    if (o->json) {
+        struct tp_writer w;
+        tp_json_open(&w);
+        tp_write(&w, tp_str("output", output), tp_bool("already_done", result->already_done),
+                 tp_num("parts", parts), tp_num("shards", result->shards),
+                 tp_num("bytes_out", result->bytes_out));
+        tp_outcome_put(&w, result);
+        return tp_json_close(&w);
+    }
+    if (all->already_done && !result->skipped)
         return tp_report_there(output, "is complete already: its parts are gone, and it has a "
                                        "manifest"), TP_OK;
     if (!tp_outcome_is_new(output, result))
@@ -32,6 +38,24 @@ static int print_result(const struct tp_options *o, const char *output,
     printf(": %u part%s, %zu shard%s, %s\n", parts, parts == 1 ? "" : "s", result->shards,
            result->shards == 1 ? "" : "s", tp_human_bytes(out, result->bytes_out));
     return TP_OK;
+}
+
+/* There are no parts, but an output. */
+static enum tp_code find_merged(const struct tp_options *o, const struct tp_parts *parts,
+                                const char *output, struct tp_convert_result *result,
+                                struct tp_err *err)
+{
+    enum tp_if_exists wanted;
+    if (tp_outcome_wanted(o, &wanted, err))
+        return err->code;
+    result->already_done = true;
+    result->skipped = wanted == TP_EXISTS_SKIP;
+    result->reason = parts->reason;
+    if (wanted != TP_EXISTS_FAIL)
+        return TP_OK;
+    err->reason = parts->reason;
+    return tp_refuse_at(err, TP_E_EXISTS, output, "without --if-exists it is done",
+                        "the output exists already, and its parts are gone");
 }
 
 /* Makes the parts' plan again and commits it. */
@@ -89,7 +113,7 @@ int tp_cmd_merge(const struct tp_options *o)
     tp_limit_memory(o); /* parts are not trusted */
     if (!output || tp_parts_read(output, &parts, &err))
         status = tp_report_error(&err);
-    else if (!parts.already_done && merge(o, &parts, output, &result, &err))
+    else if ((parts.already_done ? find_merged : merge)(o, &parts, output, &result, &err))
         status = tp_report_error(&err);
     else
         status = print_result(o, output, &parts, &result);

@@ -94,6 +94,8 @@ static int print_result(const struct tp_options *o, const struct tp_plan *plan, 
 {
     char in[TP_HUMAN], out[TP_HUMAN], took[TP_HUMAN];
     size_t copied = plan->kept_count;
+    if (o->json && result->skipped)
+        return tp_outcome_json(output, result);
     if (o->json) {
         struct tp_writer w;
         tp_json_open(&w);

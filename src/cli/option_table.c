@@ -378,9 +378,9 @@ const struct tp_option tp_option_rows[] = {
     {.name = "if-exists", .value = "WHAT", .kind = TP_OPT_CHOICE, .commands = WRITES | BIT(MERGE),
      .field = FIELD(if_exists), .complete = TP_COMPLETE_WORDS, .words = "skip|fail|replace",
      .help = "what to do if DST exists",
-     .more = "Without it an output of the same source and options is done, and any other is an "
-             "error (exit status 7). 'skip' leaves what is there, whatever it is; 'fail' is an "
-             "error also where it is the same."},
+     .more = "Without it a directory of the same source and options is done, and anything else is "
+             "an error (exit status 7). 'skip' leaves what is there, whatever is in it; 'fail' is "
+             "an error also where it is the same. Neither reads the source."},
     {.name = "dry-run", .letter = 'n', .kind = TP_OPT_FLAG, .commands = MAKES,
      .field = FIELD(dry_run), .help = "print the plan and write nothing"},
     {.name = "discard", .kind = TP_OPT_FLAG, .commands = MAKES, .field = FIELD(discard),

@@ -39,6 +39,15 @@ void tp_outcome_put(struct tp_writer *w, const struct tp_convert_result *result)
              tp_if(result->old, tp_str("old", result->old)));
 }
 
+int tp_outcome_json(const char *output, const struct tp_convert_result *result)
+{
+    struct tp_writer w;
+    tp_json_open(&w);
+    tp_write(&w, tp_str("output", output), tp_bool("already_done", result->already_done));
+    tp_outcome_put(&w, result);
+    return tp_json_close(&w);
+}
+
 bool tp_outcome_is_new(const char *output, const struct tp_convert_result *result)
 {
     bool again = result->reason && strcmp(result->reason, "read-again") == 0;

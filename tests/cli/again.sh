@@ -156,6 +156,22 @@ chmod 600 "$work/copied"/*
 fails "without a sum" 7 "the source may have changed since" from copied made2
 check "before the work" test ! -e "$work/made2.partial"
 
+# An interrupted run of this very command, of a source that has changed since.
+unfinished() { # output: its first shard was too large, and its source is another one since
+    (ulimit -f 100 && ! from model "$1" -q 2>/dev/null) || bad "a run that fails"
+    sed -i "1s/[0-9a-f]*\$/$(printf '%032d' 7)/" "$work/$1.partial/.tilepack-journal"
+    echo "model.safetensors $(printf '%032d' 7)" >>"$work/$1.partial/.tilepack-journal"
+}
+unfinished cut
+fails "what is there cannot be finished" 7 "of this command is here, and its source has changed" \
+    from model cut
+check "and not by that command" sh -c "! grep -q 'finish what is there' '$work/err'"
+check "but begun anew" grep -qF -e "--force starts over" "$work/err"
+fails "another command can" 7 "finish what is there (tilepack convert $work/model -o $work/cut" \
+    from model cut --exclude mlp
+check "--force does" from model cut -q --force
+check "and leaves a whole one" "$TILEPACK" verify "$work/cut" -q
+
 # ---- why it is not the same
 
 reason() { # what, status, kind, reason, command ...: in JSON
@@ -189,7 +205,19 @@ mkdir "$work/foreign" && : >"$work/foreign/file"
 reason "a stranger's" 7 exists foreign from model foreign
 reason "a file in place of a directory" 7 exists kind from model foreign/file
 mv "$work/kept" "$work/kept.safetensors"
-reason "a file" 7 exists file "$TILEPACK" convert "$last" -o "$work/kept.safetensors" --to fp8-ct
+one() { # output, options ...: a single file
+    to=$work/$1
+    shift
+    "$TILEPACK" convert "$last" -o "$to" --to fp8-ct --device cpu "$@"
+}
+reason "a stranger's file" 7 exists foreign one kept.safetensors
+check "a file" one one.safetensors -q
+reason "which nothing says the source of" 7 exists file one one.safetensors
+fails "in words" 7 "a single file has no manifest that says what it was made of" one one.safetensors
+fails "and of a stranger's" 7 "exists already, and is none of tilepack's" one kept.safetensors
+rm -r "$work/cut"
+unfinished cut
+reason "an unfinished one" 7 exists unfinished from model cut
 
 # ---- --if-exists
 
@@ -201,8 +229,32 @@ answers "in words" 0 "$work/other exists already, and is left as it is" \
     from model other --if-exists skip
 reason "skip a stranger's" 0 skipped foreign from model foreign --if-exists skip
 check "which stays" test -f "$work/foreign/file" -a ! -e "$work/foreign/tilepack.json"
-reason "skip a file" 0 skipped file "$TILEPACK" convert "$last" -o "$work/kept.safetensors" \
-    --to fp8-ct --if-exists skip
+reason "skip a file" 0 skipped file one one.safetensors --if-exists skip
+said() { # the keys of what was skipped
+    check "$1: no more is said" "$PYTHON" -c 'import json, sys
+said = json.load(open(sys.argv[1]))
+assert set(said) == {"version", "output", "already_done", "kind", "reason"}, sorted(said)
+assert not said["already_done"], said' "$work/said"
+}
+said "a file"
+reason "skip what lacks a file" 0 skipped incomplete from model new --if-exists skip
+said "what lacks a file"
+reason "skip it as a part" 0 skipped incomplete from model new --if-exists skip --part 1/1
+said "a part"
+reason "skip what unpack finds" 0 skipped foreign "$TILEPACK" unpack "$work/one" -o "$work/foreign" \
+    --if-exists skip
+said "unpack"
+
+# What is not read for skip and fail, though its files are newer.
+chmod 600 "$last"
+reason "skip: newer" 0 skipped source-unread from model other --if-exists skip
+reason "fail: newer" 7 exists source-unread from model other --if-exists fail
+fails "in words" 7 "its files are others, or newer, and were not read" \
+    from model other --if-exists fail
+check "with what to do" grep -qF "without --if-exists the source is read and compared" "$work/err"
+answers "which helps" 0 "$again" from model other
+reason "skip: read since" 0 skipped same from model other --if-exists skip
+reason "fail: read since" 7 exists same from model other --if-exists fail
 reason "fail, though it is the same" 7 exists same from model other --if-exists fail
 reason "replace" 0 written "" from model other --if-exists replace
 reason "unpack: fail" 7 exists same "$TILEPACK" unpack "$work/one" -o "$work/plain" --if-exists fail

@@ -30,6 +30,20 @@ code=$(sed -n 's/^ *TP_\(OK\|E_[A-Z]*\) = \([0-9]*\),.*/\2/p' src/base/error.h)
 page=$(sed -n '/^\.Sh EXIT STATUS/,/^\.El/s/^\.It \([0-9]*\)$/\1/p' man/tilepack.1)
 [[ -n $code && $code == "$page" ]] || fail "exit statuses: code ${code//$'\n'/ }, page ${page//$'\n'/ }"
 
+# So are the words of JSON: of outcomes, of why an output is not this one, and of errors.
+words() { # what, those of the code, those of the page: one a line, in any order
+    [[ -n $2 && $(sort <<<"$2") == "$(sort <<<"$3")" ]] ||
+        fail "$1: code ${2//$'\n'/ }, page ${3//$'\n'/ }"
+}
+words reason "$(sed -n 's/^ *\[TP_FOUND_[A-Z]*\] = "\(.*\)",$/\1/p' src/pack/commit/commit_found.c)" \
+    "$(sed -n '/^The words of$/,/^\.El/s/^\.It Cm //p' man/tilepack-convert.1)"
+words kind "$(sed -n '/tp_str("kind"/,/"),$/s/.*\(? *\|: *\)"\([a-z]*\)".*/\2/p' src/cli/outcome.c)" \
+    "$(sed -n '/^\.It Cm kind$/,/^\.It Cm reason/s/^\.Cm \([a-z]*\) :$/\1/p' man/tilepack-convert.1)"
+words "kind of an error" \
+    "$(sed -n 's/^ *case TP_E_[A-Z]*: return "\(.*\)";/\1/p' src/cli/report.c)" \
+    "$(sed -n '/^a word for it:$/,/^\.Qq message$/p' man/tilepack.1 | sed -n 's/^\.Cm //p' |
+        tr ' ' '\n' | sed '/^[a-z]/!d')"
+
 # Environment variables that the code reads are documented.
 # shellcheck disable=SC2086 # a list of files
 variables=$(grep -hoE '(getenv|environment_u64)\("[A-Z_]+"' $sources |

@@ -197,12 +197,37 @@ pid=$!
 while [ ! -s "$work/locked" ] && kill -0 $pid; do :; done
 fails "the same part twice at a time" 8 "another tilepack is writing" part 2/2 busy "$@"
 check "another part at the same time" part 1/2 busy "$@"
-fails "merge while a part is at work" 3 "part 2/2 first" merge busy
+fails "merge while a part is at work" 8 "part 2/2 is still being written" merge busy
 kill $pid
 wait $pid 2>/dev/null
+fails "merge when it was killed" 3 "part 2/2 first" merge busy
 check "the part when it has ended" part 2/2 busy "$@"
 check "merge" merge busy
 check "and equal one process, as ever" same "$work/one" "$work/busy"
+
+# What merge says for programs.
+says() { # title, status, kind, reason, options ...
+    title=$1 status=$2 kind=$3 reason=$4
+    shift 4
+    "$TILEPACK" merge "$work/says" --json "$@" >"$work/said" 2>/dev/null
+    check "$title: $kind $reason" "$PYTHON" -c 'import json, sys
+said = json.load(open(sys.argv[1]))
+keys = set(said)
+said = said.get("error", said)
+assert int(sys.argv[2]) == int(sys.argv[3]), said
+assert (said["kind"], said.get("reason", "")) == (sys.argv[4], sys.argv[5]), said
+assert said["kind"] == "written" or not keys & {"bytes_out", "shards"}, keys' \
+        "$work/said" $? "$status" "$kind" "$reason"
+}
+for i in 1 2; do part $i/2 says "$@" || bad "part $i/2"; done
+cp -r "$work/says.part-1-of-2" "$work/kept-part"
+says "merge" 0 written ""
+says "again" 0 "done" merged
+says "again, with a word for it" 0 skipped merged --if-exists skip
+says "or with another" 7 exists merged --if-exists fail
+mv "$work/kept-part" "$work/says.part-1-of-2"
+says "a part, and something else in its place" 0 skipped same --if-exists skip
+rm -r "$work/says.part-1-of-2"
 
 # A source that changed, and one that moved.
 for i in 1 2; do part $i/2 moved "$@" || bad "part $i/2"; done

@@ -225,6 +225,10 @@ for to in mine.safetensors mine.safetensors.zst; do
     check "an empty one" file "$to" -q --force
     check "and one of tilepack's" file "$to" -q --force
     check "are gone" test ! -e "$work/$to.old"
+    echo mine >"$work/$to.old"
+    check "an OUT.old is in the way of no file that goes" file "$to" -q --force
+    check "and stays" grep -q mine "$work/$to.old"
+    rm "$work/$to.old"
 done
 cp "$work/mine.safetensors" "$work/mine.safetensors.zst"
 check "a plain one by an archive" file mine.safetensors.zst -q --force

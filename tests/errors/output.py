@@ -81,6 +81,13 @@ def output_file_exists():
     return CONVERT
 
 
+@case("output-file-exists-and-is-of-tilepack")
+def output_file_is_ours():
+    tensors(linear())
+    made(*CONVERT)
+    return CONVERT
+
+
 @case("output-directory-exists")
 def output_directory_exists():
     one_shard()
@@ -158,6 +165,14 @@ def output_exists_of_a_source_that_may_have_changed():
     change_manifest(lambda info: [source.pop("data", None) for source in info["source"]])
     later("src/model-00002-of-00002.safetensors", b"\0")
     return CONVERT_DIR
+
+
+@case("output-exists-of-a-newer-source-that-is-not-read")
+def output_exists_of_a_newer_source():
+    two_shards()
+    made(*CONVERT_DIR)
+    os.chmod("src/model-00002-of-00002.safetensors", 0o600)
+    return (*CONVERT_DIR, "--if-exists", "fail")
 
 
 @case("output-exists-and-lacks-a-file")
@@ -284,6 +299,15 @@ def output_partial_says_its_command():
     raw("out.partial/.tilepack-journal", b"tilepack-journal 1 " + b"0" * 32 + b"\n"
         b"# tilepack convert src -o out --to fp8-ct --zstd=1\nmodel.safetensors " + b"0" * 32 +
         b"\n")
+    return CONVERT_DIR
+
+
+@case("output-partial-of-this-command-and-a-source-that-has-changed")
+def output_partial_of_a_changed_source():
+    one_shard()
+    raw("out.partial/.tilepack-journal", b"tilepack-journal 1 " + b"0" * 32 + b"\n"
+        b"# tilepack convert src -o out --to w4a8-ct --set quotient=fp32 --shard-size 5000000000\n"
+        b"model.safetensors " + b"0" * 32 + b"\n")
     return CONVERT_DIR
 
 

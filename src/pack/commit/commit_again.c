@@ -288,7 +288,7 @@ static enum tp_code read_source(const struct again *again, enum tp_found *what)
 static enum tp_code look_at_source(struct again *again, int fd)
 {
     const struct tp_commit *c = again->c;
-    enum tp_found what = TP_FOUND_MAYBE;
+    enum tp_found what = TP_FOUND_UNREAD;
     if (strcmp(again->then, again->now) == 0)
         return found(again, TP_FOUND_SAME);
     enum tp_code code = again->read ? read_source(again, &what) : TP_OK;
@@ -348,55 +348,4 @@ enum tp_code tp_commit_look(struct tp_commit *c, bool read, struct tp_look *look
     tp_os_close(&fd);
     free(path);
     return code;
-}
-
-const char *tp_found_reason(enum tp_found found)
-{
-    static const char *const reasons[] = {
-        [TP_FOUND_SAME] = "same", [TP_FOUND_AGAIN] = "read-again",
-        [TP_FOUND_MAYBE] = "source-maybe",
-        [TP_FOUND_SOURCE] = "source", [TP_FOUND_FORMAT] = "format", [TP_FOUND_OPTIONS] = "options",
-        [TP_FOUND_VERSION] = "version", [TP_FOUND_INCOMPLETE] = "incomplete",
-        [TP_FOUND_FOREIGN] = "foreign", [TP_FOUND_FILE] = "file", [TP_FOUND_KIND] = "kind",
-    };
-    return reasons[found];
-}
-
-enum tp_code tp_commit_fail_found(const struct tp_commit *c, const struct tp_look *look)
-{
-    static const char there[] = "the output exists already";
-    struct tp_err *err = c->err;
-    err->reason = tp_found_reason(look->found);
-    tp_err_path(err, c->output);
-    tp_err_hint(err, "--if-exists skip leaves it as it is; --force replaces it once the new output "
-                     "is complete");
-    switch (look->found) {
-    case TP_FOUND_SAME:
-    case TP_FOUND_AGAIN:
-        return tp_fail(err, TP_E_EXISTS, "%s, and is this one", there);
-    case TP_FOUND_MAYBE:
-        return tp_fail(err, TP_E_EXISTS, "%s, and the source may have changed since: its files are "
-                       "others, or newer, and the manifest has no sum of all their data", there);
-    case TP_FOUND_SOURCE:
-        return tp_fail(err, TP_E_EXISTS, "%s, and the source has changed since", there);
-    case TP_FOUND_FORMAT:
-        return tp_fail(err, TP_E_EXISTS, "%s, in another format: %s", there, look->detail);
-    case TP_FOUND_OPTIONS:
-        return tp_fail(err, TP_E_EXISTS, "%s, made with other options", there);
-    case TP_FOUND_VERSION:
-        return tp_fail(err, TP_E_EXISTS, "%s, made by another version of tilepack, or with another "
-                       "config.json", there);
-    case TP_FOUND_INCOMPLETE:
-        return *look->detail
-                   ? tp_fail(err, TP_E_EXISTS, "%s, and is not complete: '%s' is not there, or of "
-                             "another size", there, look->detail)
-                   : tp_fail(err, TP_E_EXISTS, "%s, and is not complete: its manifest is not as it "
-                             "was written", there);
-    case TP_FOUND_FOREIGN:
-        return tp_fail(err, TP_E_EXISTS, "%s, and is none of tilepack's", there);
-    case TP_FOUND_FILE:
-    case TP_FOUND_KIND:
-        break;
-    }
-    return tp_fail(err, TP_E_EXISTS, "%s", there);
 }

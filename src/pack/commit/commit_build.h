@@ -1,7 +1,7 @@
 /* Inside of committing: shared by commit_convert.c (one process, one output), commit_directory.c,
- * commit_output.c (its place), commit_again.c (whether it is there already), commit_old.c (what it
- * replaces), commit_files.c and commit_text.c (what is in it), commit_names.c, parts_convert.c and
- * merge.c (shares of one plan).
+ * commit_output.c (its place), commit_again.c (whether it is there already), commit_found.c (what is
+ * said of it), commit_old.c (what it replaces), commit_files.c (what is in it), commit_names.c,
+ * parts_convert.c and merge.c (shares of one plan).
  */
 #ifndef TP_PACK_COMMIT_BUILD_H
 #define TP_PACK_COMMIT_BUILD_H
@@ -76,7 +76,9 @@ enum tp_code tp_commit_check_space(const struct tp_commit *c, const char *direct
 enum tp_found {
     TP_FOUND_SAME,
     TP_FOUND_AGAIN, /* the same: the source's files are others, or newer, and were read again */
-    TP_FOUND_MAYBE, /* they are, and it is not known whether they have changed */
+    TP_FOUND_MERGED, /* an output that is complete, whose parts are gone */
+    TP_FOUND_UNREAD, /* the source's files are others, or newer, and were not to be read */
+    TP_FOUND_MAYBE,  /* they are, and the manifest has no sums to compare them with */
     TP_FOUND_SOURCE,  /* the source has changed */
     TP_FOUND_FORMAT,  /* another format */
     TP_FOUND_OPTIONS, /* other options */
@@ -85,6 +87,10 @@ enum tp_found {
     TP_FOUND_FOREIGN, /* no output of this program */
     TP_FOUND_FILE,    /* a single file: it is not known what it was made of */
     TP_FOUND_KIND,    /* a file in place of a directory, or the reverse */
+    TP_FOUND_UNFINISHED, /* something is where the unfinished output would be */
+    TP_FOUND_LATE,       /* it came while this one was written */
+    TP_FOUND_OLD,        /* OUT.old is there */
+    TP_FOUND_PART,       /* a part that is of another plan */
 };
 struct tp_look {
     enum tp_found found;
@@ -94,6 +100,8 @@ struct tp_look {
 enum tp_code tp_commit_look(struct tp_commit *c, bool read, struct tp_look *look);
 /* Beside the manifest of the unfinished output: which files the source has. */
 enum tp_code tp_commit_note_source(struct tp_commit *c);
+
+/* commit_found.c */
 const char *tp_found_reason(enum tp_found found); /* a word for programs */
 /* TP_E_EXISTS, with what was found. */
 enum tp_code tp_commit_fail_found(const struct tp_commit *c, const struct tp_look *look);
@@ -109,8 +117,13 @@ enum tp_code tp_commit_finalize(struct tp_commit *c, int dir);
 /* The same for an output that an interrupted run has left so; else nothing. TP_E_LOCKED: that run
  * is another process, and at work. */
 enum tp_code tp_commit_finalize_former(struct tp_commit *c);
+/* TP_E_LOCKED: the journal in the directory is locked by another process. */
+enum tp_code tp_commit_check_at_rest(const char *directory, struct tp_err *err);
 /* TP_E_EXISTS: OUT.old is there. */
 enum tp_code tp_commit_fail_old(const struct tp_commit *c);
+/* Whether the single file has a header of this program's and the size that it says, or no content.
+ * What cannot be read is the error. */
+bool tp_commit_is_own_file(const char *path, struct tp_err *err);
 /* Of a single file that is there and is none of this program's: TP_E_EXISTS where OUT.old is there
  * already; with `act` it gets that name. */
 enum tp_code tp_commit_keep_file(struct tp_commit *c, bool act);

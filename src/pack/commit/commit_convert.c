@@ -28,7 +28,7 @@ static enum tp_code publish_file(struct tp_commit *c)
     if (code || (!replaces && !taken))
         return code;
     if (!replaces && tp_os_there(c->output, &st, c->err))
-        return tp_commit_fail_found(c, &(struct tp_look){.found = TP_FOUND_FILE});
+        return tp_commit_fail_found(c, &(struct tp_look){.found = TP_FOUND_LATE});
     return c->err->code ? c->err->code : tp_os_rename(c->partial, c->output, c->err);
 }
 

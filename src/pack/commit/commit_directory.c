@@ -24,7 +24,7 @@
 
 static enum tp_code partial_in_the_way(struct tp_commit *c, const char *what)
 {
-    c->err->reason = "unfinished";
+    c->err->reason = tp_found_reason(TP_FOUND_UNFINISHED);
     return tp_refuse_at(c->err, TP_E_EXISTS, c->partial,
                         "move it away, or choose another output with -o", "%s", what);
 }
@@ -114,7 +114,7 @@ static bool is_folder(const struct sweep *s, const char *name)
 
 static enum tp_code fail_unknown(const struct tp_commit *c, const char *name, bool folder)
 {
-    c->err->reason = "unfinished";
+    c->err->reason = tp_found_reason(TP_FOUND_UNFINISHED);
     return tp_refuse_at(c->err, TP_E_EXISTS, c->partial,
                         "move it away, or choose another output with -o",
                         "the unfinished output is here, and with it '%.200s%s', which is none of "
@@ -234,24 +234,25 @@ static enum tp_code own_command(const struct tp_commit *c, struct tp_text *text)
 /* The journal is of another plan. Shards that it names were work; what a run left that
  * finished none is in nobody's way. A part may go on beside another copy of the source, on another
  * machine: its own shards alone are made anew. */
-static enum tp_code check_other_work(struct tp_commit *c)
+static enum tp_code check_other_work(struct tp_commit *c, const char *command)
 {
-    if (!c->journal.names_shards || c->options->if_exists == TP_EXISTS_REPLACE ||
-        (c->others && c->journal.other_source))
+    const struct tp_journal *journal = &c->journal;
+    bool same = command && journal->command && strcmp(command, journal->command) == 0;
+    if (!journal->names_shards || c->options->if_exists == TP_EXISTS_REPLACE ||
+        (c->others && journal->other_source))
         return TP_OK;
-    if (c->journal.other_source)
-        tp_err_hint(c->err, "--force starts over; or move this directory away to keep it");
-    else if (c->journal.command)
+    if (journal->command && !journal->other_source && !same)
         tp_err_hint(c->err, "finish what is there (%.800s) or move it away; --force replaces it",
-                    c->journal.command);
+                    journal->command);
     else
-        tp_err_hint(c->err, "finish what is there or move it away; --force replaces it");
+        tp_err_hint(c->err, "--force starts over; or move this directory away to keep it");
     return partial_in_the_way(
-        c, c->journal.other_source
-               ? "an interrupted run is here, and shards of the source have changed since, or "
-                 "their permissions or links"
-               : "an interrupted run is here, of another conversion, with other options or of a "
-                 "source that has changed since");
+        c, journal->other_source ? "an interrupted run is here, and shards of the source have "
+                                   "changed since, or their permissions or links"
+           : same ? "an interrupted run of this command is here, and its source has changed since, "
+                    "or another file that it reads, or the version of tilepack"
+                  : "an interrupted run is here, of another conversion, with other options or of a "
+                    "source that has changed since");
 }
 
 static enum tp_code open_partial(struct tp_commit *c)
@@ -269,7 +270,7 @@ static enum tp_code open_partial(struct tp_commit *c)
                                c->err);
     }
     if (code == TP_OK && foreign)
-        code = check_other_work(c);
+        code = check_other_work(c, command.data);
     if (code == TP_OK && (code = sweep(c, false, false)) == TP_OK && foreign)
         code = tp_journal_restart(&c->journal, &work, c->err);
     tp_text_free(&command);
@@ -293,7 +294,7 @@ static enum tp_code shard_done(void *arg, uint32_t file, const uint8_t hash[TP_H
 /* An output that was not there when this one was begun, which is complete by now. */
 static enum tp_code fail_late(struct tp_commit *c)
 {
-    c->err->reason = "late";
+    c->err->reason = tp_found_reason(TP_FOUND_LATE);
     tp_err_path(c->err, c->output);
     tp_err_hint(c->err, "it came while this output was written, which is left as %s: move it "
                 "away and run the command again, or remove that", c->partial);

@@ -223,20 +223,19 @@ enum tp_code tp_commit_finalize(struct tp_commit *c, int dir)
     return code;
 }
 
-/* The lock of a journal that may be another process's. */
-static enum tp_code check_at_rest(const struct tp_commit *c)
+enum tp_code tp_commit_check_at_rest(const char *directory, struct tp_err *err)
 {
     struct tp_err seen = {0};
     bool unlocked;
     int fd = -1;
-    char *path = tp_os_format(c->err, "%s/" TP_JOURNAL_NAME, c->output);
+    char *path = tp_os_format(err, "%s/" TP_JOURNAL_NAME, directory);
     enum tp_code code = path ? TP_OK : TP_E_MEMORY;
     if (path && tp_below_open(AT_FDCWD, path, O_RDWR | O_NONBLOCK, path, &fd, &seen) == TP_OK)
-        code = tp_os_lock(fd, path, &unlocked, c->err);
-    tp_err_memory(c->err, &seen);
+        code = tp_os_lock(fd, path, &unlocked, err);
+    tp_err_memory(err, &seen);
     tp_os_close(&fd);
     free(path);
-    return code ? code : c->err->code;
+    return code ? code : err->code;
 }
 
 enum tp_code tp_commit_finalize_former(struct tp_commit *c)
@@ -246,7 +245,7 @@ enum tp_code tp_commit_finalize_former(struct tp_commit *c)
     int dir = -1;
     bool left = has(c, TP_JOURNAL_NAME) || has(c, TP_REPLACES_NAME);
     enum tp_code code = c->err->code;
-    if (code || !left || (code = check_at_rest(c)))
+    if (code || !left || (code = tp_commit_check_at_rest(c->output, c->err)))
         return code;
     bool complete = tp_manifest_read(c->output, &manifest, &seen) == TP_OK && manifest.intact &&
                     !tp_manifest_lacks(&manifest, c->output, &seen) && !seen.code;
@@ -263,7 +262,7 @@ enum tp_code tp_commit_finalize_former(struct tp_commit *c)
 
 enum tp_code tp_commit_fail_old(const struct tp_commit *c)
 {
-    c->err->reason = "old";
+    c->err->reason = tp_found_reason(TP_FOUND_OLD);
     return tp_refuse_at(c->err, TP_E_EXISTS, c->old, "look at it, and remove it or move it away",
                         "what an earlier --force has replaced is here, where this one would put "
                         "what it replaces");
@@ -271,8 +270,7 @@ enum tp_code tp_commit_fail_old(const struct tp_commit *c)
 
 /* ---- single files ---- */
 
-/* An output of this program by its header, whose size is that of its tensors; or no content. */
-static bool is_own_file(const char *path, struct tp_err *err)
+bool tp_commit_is_own_file(const char *path, struct tp_err *err)
 {
     struct stat st;
     struct tp_checkpoint ckpt;
@@ -290,7 +288,7 @@ enum tp_code tp_commit_keep_file(struct tp_commit *c, bool act)
 {
     struct stat st;
     bool taken = false;
-    if (is_own_file(c->output, c->err) || c->err->code)
+    if (tp_commit_is_own_file(c->output, c->err) || c->err->code)
         return c->err->code;
     if (!act)
         return tp_os_link_there(c->old, &st, c->err) ? tp_commit_fail_old(c) : c->err->code;

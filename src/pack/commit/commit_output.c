@@ -157,11 +157,12 @@ static enum tp_code compare(struct tp_commit *c, struct tp_convert_result *resul
 {
     const enum tp_if_exists if_exists = c->options->if_exists;
     struct tp_look look = {.found = TP_FOUND_FILE};
-    enum tp_code code = TP_OK;
     if (!c->plan->single_file)
-        code = tp_commit_look(c, if_exists == TP_EXISTS_COMPARE, &look);
-    if (code)
-        return code;
+        tp_commit_look(c, if_exists == TP_EXISTS_COMPARE, &look);
+    else if (!tp_commit_is_own_file(c->output, c->err))
+        look.found = TP_FOUND_FOREIGN;
+    if (c->err->code)
+        return c->err->code;
     bool same = look.found <= TP_FOUND_AGAIN;
     result->reason = tp_found_reason(look.found);
     result->skipped = if_exists == TP_EXISTS_SKIP;

@@ -8,6 +8,7 @@
 #include "pack/commit/part_file.h"
 
 #include "base/suffix.h"
+#include "pack/commit/partial_name.h"
 #include "pack/sink/compress.h"
 #include "pack/os/os.h"
 
@@ -25,6 +26,7 @@ static enum tp_code without_parts(const char *output, struct tp_parts *parts, st
     parts->already_done = tp_manifest_read(output, &manifest, &seen) == TP_OK && manifest.intact;
     tp_err_take_unread(err, &seen);
     tp_manifest_close(&manifest);
+    parts->reason = tp_found_reason(TP_FOUND_MERGED);
     if (parts->already_done || err->code)
         return err->code;
     return tp_refuse_at(err, TP_E_USAGE, output,
@@ -166,9 +168,24 @@ static enum tp_code take_shards(struct tp_commit *c)
     return code;
 }
 
+static bool is_at_work(const struct merge *m, struct tp_share share)
+{
+    struct tp_err seen = {0};
+    char *path = tp_part_path(m->c.output, share, m->c.err);
+    char *partial = path ? tp_partial_name(path, false, m->c.err) : NULL;
+    bool is = partial && tp_commit_check_at_rest(partial, &seen) == TP_E_LOCKED;
+    tp_err_memory(m->c.err, &seen);
+    free(path);
+    free(partial);
+    return is;
+}
+
 static enum tp_code fail_missing(const struct merge *m, size_t missing, unsigned which)
 {
     unsigned count = m->parts->items[0].share.count;
+    if (is_at_work(m, (struct tp_share){which, count}))
+        return tp_refuse_at(m->c.err, TP_E_LOCKED, m->c.output, "wait for it to end, then merge",
+                            "part %u/%u is still being written", which, count);
     return tp_refuse_at(m->c.err, TP_E_INPUT, m->c.output,
                         "run every part to its end with the same arguments, then merge",
                         "%zu of %u parts are not complete, part %u/%u first", missing, count, which,

@@ -109,7 +109,7 @@ enum tp_code tp_part_read(const char *path, struct tp_done_part *part, struct tp
         *err = (struct tp_err){0};
         tp_err_path(err, path);
         tp_err_hint(err, "move it away, or choose another output with -o");
-        err->reason = "foreign";
+        err->reason = tp_found_reason(TP_FOUND_FOREIGN);
         code = tp_fail(err, TP_E_EXISTS, "it has the name of a part, and no " TP_PART_FILE);
     } else if (code) {
         tp_err_hint(err, "remove the directory of the part and run the part again");

@@ -52,6 +52,7 @@ struct tp_done_part {
 /* The complete parts of one output, which are of one plan. */
 struct tp_parts {
     bool already_done; /* there are none, but a complete output */
+    const char *reason; /* of that, a word for programs */
     struct tp_done_part *items;
     size_t count;
 };

@@ -68,7 +68,7 @@ static enum tp_code check_there(const struct tp_commit *c, struct tp_convert_res
     if (is_of_plan(c, &part))
         result->already_done = is_complete(c, &part);
     else if (c->options->if_exists != TP_EXISTS_REPLACE) {
-        c->err->reason = "part";
+        c->err->reason = tp_found_reason(TP_FOUND_PART);
         tp_refuse_at(c->err, TP_E_EXISTS, c->output, "--force makes this part anew; or remove it",
                      "this part is there, and it was made with other options or of a source that "
                      "has changed since");
