@@ -241,8 +241,8 @@ reason "skip what lacks a file" 0 skipped incomplete from model new --if-exists 
 said "what lacks a file"
 reason "skip it as a part" 0 skipped incomplete from model new --if-exists skip --part 1/1
 said "a part"
-reason "skip what unpack finds" 0 skipped foreign "$TILEPACK" unpack "$work/one" -o "$work/foreign" \
-    --if-exists skip
+reason "skip what unpack finds" 0 skipped foreign "$TILEPACK" unpack "$work/one" \
+    -o "$work/foreign" --if-exists skip
 said "unpack"
 
 # What is not read for skip and fail, though its files are newer.

@@ -35,10 +35,13 @@ words() { # what, those of the code, those of the page: one a line, in any order
     [[ -n $2 && $(sort <<<"$2") == "$(sort <<<"$3")" ]] ||
         fail "$1: code ${2//$'\n'/ }, page ${3//$'\n'/ }"
 }
-words reason "$(sed -n 's/^ *\[TP_FOUND_[A-Z]*\] = "\(.*\)",$/\1/p' src/pack/commit/commit_found.c)" \
+words reason \
+    "$(sed -n 's/^ *\[TP_FOUND_[A-Z]*\] = "\(.*\)",$/\1/p' src/pack/commit/commit_found.c)" \
     "$(sed -n '/^The words of$/,/^\.El/s/^\.It Cm //p' man/tilepack-convert.1)"
-words kind "$(sed -n '/tp_str("kind"/,/"),$/s/.*\(? *\|: *\)"\([a-z]*\)".*/\2/p' src/cli/outcome.c)" \
-    "$(sed -n '/^\.It Cm kind$/,/^\.It Cm reason/s/^\.Cm \([a-z]*\) :$/\1/p' man/tilepack-convert.1)"
+words kind \
+    "$(sed -n '/tp_str("kind"/,/"),$/s/.*\(? *\|: *\)"\([a-z]*\)".*/\2/p' src/cli/outcome.c)" \
+    "$(sed -n '/^\.It Cm kind$/,/^\.It Cm reason/s/^\.Cm \([a-z]*\) :$/\1/p' \
+        man/tilepack-convert.1)"
 words "kind of an error" \
     "$(sed -n 's/^ *case TP_E_[A-Z]*: return "\(.*\)";/\1/p' src/cli/report.c)" \
     "$(sed -n '/^a word for it:$/,/^\.Qq message$/p' man/tilepack.1 | sed -n 's/^\.Cm //p' |

@@ -1,6 +1,6 @@
 /* Inside of committing: shared by commit_convert.c (one process, one output), commit_directory.c,
- * commit_output.c (its place), commit_again.c (whether it is there already), commit_found.c (what is
- * said of it), commit_old.c (what it replaces), commit_files.c (what is in it), commit_names.c,
+ * commit_output.c (its place), commit_again.c (whether it is there already), commit_found.c (what
+ * is said of it), commit_old.c (what it replaces), commit_files.c (what is in it), commit_names.c,
  * parts_convert.c and merge.c (shares of one plan).
  */
 #ifndef TP_PACK_COMMIT_BUILD_H
