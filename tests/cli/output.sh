@@ -104,6 +104,11 @@ check "and the stranger's folder stays" rm -r "$work/left.old/mine" "$work/left.
 # What is refused before the first shard leaves nothing, above all no unfinished output.
 fails "memory for what was asked" 6 "more memory is needed: --max-memory" convert refused -q --zstd --max-memory 32MiB
 check "leaves nothing beside the output" nothing_beside
+enough=$(sed -n 's/^  hint: \(--max-memory [0-9]*MiB\) is enough$/\1/p' "$work/err")
+check "how much is enough is said" test -n "$enough"
+# shellcheck disable=SC2086 # an option and its value
+check "and is" convert enough -q --zstd $enough
+rm -r "$work/enough"
 
 # A file, too: text, random bytes, and what begins with a length that a header may have.
 shard=$(echo "$work"/model/*-00001-of-*.safetensors)

@@ -168,6 +168,30 @@ static enum tp_code divide(const struct tp_plan *plan, uint64_t rest, struct tp_
     return tp_os_fail_limit(err);
 }
 
+/* Whether `max` bytes would do for a run that has `used` of them before its work. */
+static bool is_enough(const struct tp_plan *plan, const struct tp_run_options *run, uint64_t max,
+                      uint64_t used)
+{
+    struct tp_run_options trial = *run;
+    struct tp_budget ignored;
+    trial.memory = max;
+    trial.shared_budget = NULL;
+    return max > used && max - used >= text_bytes(plan) &&
+           divide(plan, max - used, &trial, &ignored, NULL) == TP_OK;
+}
+
+/* run->memory is too small: the hint says what is not, to a quarter of it. */
+static void say_enough(const struct tp_plan *plan, const struct tp_run_options *run, uint64_t used,
+                       struct tp_err *err)
+{
+    const uint64_t mib = UINT64_C(1) << 20, most = UINT64_C(1) << 42;
+    uint64_t max = run->memory;
+    while (max < most && !is_enough(plan, run, max, used))
+        max += max / 4 + mib;
+    if (max < most)
+        tp_err_hint(err, "--max-memory %lluMiB is enough", (unsigned long long)(max / mib + 1));
+}
+
 enum tp_code tp_budget_run(const struct tp_plan *plan, struct tp_run_options *run,
                            struct tp_budget *budget, struct tp_err *err)
 {
@@ -175,14 +199,17 @@ enum tp_code tp_budget_run(const struct tp_plan *plan, struct tp_run_options *ru
     uint64_t used = heap + listed_bytes(plan) + PROGRAM -
                     (run->devices ? tp_min_u64(heap, run->devices->driver) : 0);
     uint64_t rest = max > used ? max - used : 0;
-    if (run->memory && rest < text_bytes(plan))
-        return tp_os_fail_limit(err);
-    if (run->work && run->work < rest) {
+    const struct tp_run_options asked = *run;
+    bool fits = !run->memory || rest >= text_bytes(plan);
+    if (fits && run->work && run->work < rest) {
         struct tp_run_options usual = *run;
         if (divide(plan, run->work, &usual, budget, NULL) == TP_OK) {
             *run = usual;
             return TP_OK;
         }
     }
-    return divide(plan, rest, run, budget, err);
+    enum tp_code code = fits ? divide(plan, rest, run, budget, err) : tp_os_fail_limit(err);
+    if (code == TP_E_MEMORY && asked.memory)
+        say_enough(plan, &asked, used, err);
+    return code;
 }
