@@ -30,7 +30,8 @@ of other models. Both models are small, and small models lose more than large on
   fairer judge between programs.
 * *SNR* is the mean over the matrices of 10 log10(sum of w^2 / sum of error^2), the least of them
   in brackets. *x-SNR* counts each column by E[x^2], the mean square of what it is multiplied with: it
-  follows the error of the outputs better.
+  follows the error of the outputs better. SNR says nothing of columns that others are hundreds of
+  times as large as (`lost` of `tilepack compare` does), and is no order of formats.
 * *Importance* is E[x^2] of {calibration} tokens of another text,
   `scripts/quality/calibration.txt`; the other programs get the same figures as their imatrix.
 * Only weights are quantized. What a kernel does to activations (FP8 in W4A8, NVFP4 in W4A4) comes on

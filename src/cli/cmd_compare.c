@@ -2,6 +2,7 @@
  * each of them, has their errors measured, and hands the figures to compare_report.h. */
 #include "cli/cmd.h"
 #include "cli/compare_report.h"
+#include "cli/lost_report.h"
 #include "cli/page.h"
 #include "cli/progress.h"
 #include "cli/report.h"
@@ -25,80 +26,20 @@ static enum tp_code make_request(const struct tp_options *o, const struct tp_for
     return code ? code : tp_request_choice(o, request, err);
 }
 
-/* The request is for weights as if alone where the source has no activation scales. */
-static bool lacks_inputs(const struct tp_plan *plan)
-{
-    bool lacks = false;
-    for (size_t u = 0; u < plan->unit_count; u++) {
-        const struct tp_unit_form *form = plan->units[u].form;
-        lacks |= form->format && !form->format->is_bias && form->format->inputs.why &&
-                 !form->inputs;
-    }
-    return lacks;
-}
-
-static enum tp_code measure(const struct tp_options *o, const struct tp_source *source,
-                            const struct tp_plan *plan, struct tp_candidate *c,
-                            struct tp_err *err)
+static enum tp_code one_format(const struct tp_options *o, const struct tp_source *source,
+                               struct tp_cost *cost, struct tp_err *err)
 {
     struct tp_side side = {.ckpt = &source->ckpt, .weights = &source->weights, .strict = true};
-    struct tp_progress *progress =
-        tp_progress_start(o, c->format->name, tp_estimate_work(plan, o->full));
+    struct tp_progress *progress = tp_progress_start(o, cost->format->name, 0);
     struct tp_estimate_options options = {
         .full = o->full, .max = BOX_VALUES, .jobs = o->jobs, .stop = tp_catch_signals(),
-        .progress = progress ? tp_progress_add : NULL, .progress_arg = progress};
-    c->bytes = plan->bytes_out;
-    c->kept = plan->kept_count;
-    c->weights_only = lacks_inputs(plan);
-    c->units = tp_unit_results_new(plan, err);
-    c->unit_count = c->units ? plan->unit_count : 0;
-    c->ranks = calloc(plan->unit_count + 1, sizeof *c->ranks);
-    enum tp_code code = c->units && c->ranks ? tp_estimate(plan, &side, &options, c->units, err)
-                                             : tp_fail(err, TP_E_MEMORY, "out of memory");
-    tp_progress_end(progress);
-    if (code)
-        return code;
-    tp_estimate_add_up(plan, c->units, &c->sum);
-    c->rank_count = tp_estimate_order(c->units, c->unit_count, c->ranks);
-    return TP_OK;
-}
-
-static void free_measures(struct tp_candidate *c)
-{
-    free(c->ranks);
-    tp_unit_results_free(c->units, c->unit_count);
-}
-
-/* A source that this format cannot be made of is a line of the answer: whether its plan or its
- * values say so. */
-static enum tp_code refused(struct tp_candidate *c, enum tp_code code, struct tp_err *err)
-{
-    if (code == TP_OK || (code != TP_E_UNSUPPORTED && !err->of_format))
-        return code;
-    char *why = err->of_format ? tp_os_format(NULL, "tensor '%s': %s", err->tensor, err->what)
-                               : strdup(err->what);
-    if (!why) {
-        *err = (struct tp_err){0};
-        return tp_fail(err, TP_E_MEMORY, "out of memory");
-    }
-    free_measures(c);
-    *c = (struct tp_candidate){.format = c->format, .refused = why};
-    *err = (struct tp_err){0};
-    return TP_OK;
-}
-
-static enum tp_code one_format(const struct tp_options *o, const struct tp_source *source,
-                               struct tp_candidate *c, struct tp_err *err)
-{
+        .progress = progress ? tp_progress_add : NULL,
+        .total = progress ? tp_progress_total : NULL, .progress_arg = progress};
     struct tp_request request;
-    struct tp_plan plan = {0};
-    enum tp_code code = make_request(o, c->format, &request, err);
+    enum tp_code code = make_request(o, cost->format, &request, err);
     if (code == TP_OK)
-        code = refused(c, tp_plan_convert(&source->ckpt, &source->weights, &request, NULL, &plan,
-                                          err), err);
-    if (code == TP_OK && !c->refused)
-        code = refused(c, measure(o, source, &plan, c, err), err);
-    tp_plan_close(&plan);
+        code = tp_cost_of(&side, &request, &options, cost, err);
+    tp_progress_end(progress);
     tp_request_close(&request);
     if (code)
         tp_err_path(err, source->ckpt.path);
@@ -133,22 +74,18 @@ static enum tp_code choose(const struct tp_options *o, struct tp_candidates *all
 
 static int by_size(const void *left, const void *right)
 {
-    const struct tp_candidate *a = left, *b = right;
+    const struct tp_cost *a = left, *b = right;
     if (!a->refused != !b->refused)
         return !b->refused - !a->refused;
     if (a->bytes != b->bytes)
         return a->bytes < b->bytes ? -1 : 1;
-    if (a->sum.mean_db < b->sum.mean_db || a->sum.mean_db > b->sum.mean_db)
-        return a->sum.mean_db > b->sum.mean_db ? -1 : 1;
     return strcmp(a->format->name, b->format->name);
 }
 
 static void close_all(struct tp_candidates *all)
 {
-    for (size_t i = 0; i < all->count; i++) {
-        free(all->items[i].refused);
-        free_measures(&all->items[i]);
-    }
+    for (size_t i = 0; i < all->count; i++)
+        tp_cost_close(&all->items[i]);
     free(all->items);
 }
 
@@ -158,6 +95,8 @@ static int report(const struct tp_options *o, const struct tp_checkpoint *ckpt,
 {
     struct tp_page page;
     struct tp_err err = {0};
+    for (size_t i = 0; i < all->count; i++)
+        tp_lost_warn(all->items[i].units, all->items[i].unit_count);
     if (!o->html)
         return tp_compare_print(all, o->json, o->verbose);
     if (tp_page_open(&page, o->html, ".html", tp_checkpoint_file_mode(ckpt), &err))

@@ -3,6 +3,7 @@
 #include "cli/cmd.h"
 #include "cli/fold.h"
 #include "cli/human.h"
+#include "cli/lost_report.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/search_report.h"
@@ -43,7 +44,8 @@ static void put_weight(struct tp_writer *w, size_t i, const void *of)
              tp_real("max_abs", isnan(relative) ? relative : unit->distance.max_abs),
              tp_real("relative", relative),
              tp_real("sqnr_db", tp_distance_sqnr(&unit->distance)),
-             tp_num("nonfinite", unit->distance.nonfinite));
+             tp_num("nonfinite", unit->distance.nonfinite),
+             tp_real("lost", tp_distance_lost(&unit->distance)));
     if (unit->search != TP_SEARCH_NONE)
         tp_search_put(w, unit);
     tp_end(w, '}');
@@ -133,6 +135,7 @@ static void put_line(struct tp_writer *w, const struct tp_line *line, const void
              tp_str("format", unit->format->name),
              exact ? tp_str("sqnr_db", "exact") : tp_real("sqnr_db", line->sqnr),
              tp_str("bytes", unit->differs ? "differ" : "equal"));
+    tp_cellf(w, "lost", "%.2f", 100 * line->lost);
     tp_cellf(w, "gain", isnan(line->gain) ? "-" : isnan(line->weighted_gain) ? "%+.2f"
              : "%+.2f (%+.2f weighted)", line->gain, line->weighted_gain);
 }
@@ -143,7 +146,8 @@ static int print_table(const struct tp_verify_report *report, bool all)
         {"weight", "name", TP_CUT}, {"count", "count", TP_RIGHT}, {"shape", "shape", TP_LEFT},
         {"format", "format", TP_LEFT}, {"max abs", "max_abs %.3g", TP_RIGHT},
         {"relative", "relative %.5f", TP_RIGHT}, {"SQNR dB", "sqnr_db %.2f", TP_RIGHT},
-        {"bytes", "bytes", TP_LEFT}, {"search gains dB", "gain", TP_LEFT}};
+        {"lost %", "lost", TP_RIGHT}, {"bytes", "bytes", TP_LEFT},
+        {"search gains dB", "gain", TP_LEFT}};
     struct tp_lines lines = {.fold = !all};
     for (size_t u = 0; u < report->unit_count; u++)
         if (is_measured(&report->units[u]))
@@ -256,6 +260,7 @@ static int print_report(const struct tp_options *o, const struct tp_verify_repor
                         double seconds)
 {
     warn_notes(report);
+    tp_lost_warn(report->units, report->unit_count);
     if (report->device[0])
         tp_note("device: %s", report->device);
     int status = o->json ? print_json(o, report, seconds) : print_text(o, report, seconds);

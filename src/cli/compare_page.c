@@ -19,7 +19,7 @@ static struct frame frame_of(const struct tp_candidates *all)
 {
     struct frame frame = {.max_bytes = (double)all->bytes, .min_db = INFINITY};
     for (size_t i = 0; i < all->count; i++) {
-        const struct tp_candidate *c = &all->items[i];
+        const struct tp_cost *c = &all->items[i];
         if (c->refused || !c->sum.measured)
             continue;
         frame.max_bytes = fmax(frame.max_bytes, (double)c->bytes);
@@ -64,7 +64,7 @@ static void draw_axes(FILE *out, const struct frame *frame)
 
 /* What is drawn of one format: its dot, and its label at the right. */
 struct before {
-    const struct tp_candidate *candidate;
+    const struct tp_cost *candidate;
     double x, y, worst_y, label_y;
 };
 
@@ -93,10 +93,10 @@ static void draw_mark(FILE *out, const struct before *before)
             "<g><line class=\"rule\" stroke-width=\"3\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" "
             "y2=\"%.1f\"/><line class=\"rule\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>"
             "<circle class=\"dot\" r=\"4\" cx=\"%.1f\" cy=\"%.1f\"/><text x=\"%.1f\" y=\"%.1f\">"
-            "%s</text></g>\n",
+            "%s%s</text></g>\n",
             before->x, before->x, before->y, before->worst_y, before->x, before->y, end,
             before->label_y, before->x, before->y, end + 4, before->label_y + 4,
-            before->candidate->format->name);
+            before->candidate->format->name, before->candidate->sum.losing ? " (!)" : "");
 }
 
 static void draw_candidates(FILE *out, const struct tp_candidates *all, const struct frame *frame)
@@ -104,7 +104,7 @@ static void draw_candidates(FILE *out, const struct tp_candidates *all, const st
     struct before marks[MAX_MARKS] = {0};
     size_t count = 0;
     for (size_t i = 0; i < all->count && count < MAX_MARKS; i++) {
-        const struct tp_candidate *c = &all->items[i];
+        const struct tp_cost *c = &all->items[i];
         if (!c->refused && c->sum.measured)
             marks[count++] = (struct before){.candidate = c, .x = x_of(frame, (double)c->bytes),
                                              .y = y_of(frame, c->sum.mean_db),
@@ -126,13 +126,13 @@ static void draw(FILE *out, const struct tp_candidates *all)
     fputs("</svg></div>\n", out);
 }
 
-static void put_row(FILE *out, const struct tp_candidates *all, const struct tp_candidate *c)
+static void put_row(FILE *out, const struct tp_candidates *all, const struct tp_cost *c)
 {
     char size[TP_HUMAN];
     fprintf(out, "<tr><td><code>%s</code>%s</td>", c->format->name,
             c->weights_only ? " (only with --weights-only)" : "");
     if (c->refused) {
-        fputs("<td colspan=\"7\">", out);
+        fputs("<td colspan=\"8\">", out);
         tp_page_text(out, c->refused);
         fputs("</td></tr>\n", out);
         return;
@@ -141,30 +141,32 @@ static void put_row(FILE *out, const struct tp_candidates *all, const struct tp_
             "<td class=\"n\">%.3f</td>", tp_human_bytes(size, c->bytes),
             (double)c->bytes / (double)(all->bytes ? all->bytes : 1), c->sum.weights, c->sum.bits);
     if (c->sum.measured) {
-        fprintf(out, "<td class=\"n\">%.2f</td><td class=\"n\">%.2f</td><td>", c->sum.mean_db,
-                c->ranks[0].db);
+        fprintf(out, "<td class=\"n\">%.2f</td><td class=\"n\">%.2f</td><td class=\"n\">%.2f%s</td>"
+                "<td>", c->sum.mean_db, c->ranks[0].db, 100 * c->sum.most_lost,
+                c->sum.losing ? " (!)" : "");
         tp_page_text(out, c->units[c->sum.worst].name);
         fputs("</td>", out);
     } else {
-        fputs("<td class=\"n\">-</td><td class=\"n\">-</td><td></td>", out);
+        fputs("<td class=\"n\">-</td><td class=\"n\">-</td><td class=\"n\">-</td><td></td>", out);
     }
     fputs("</tr>\n", out);
 }
 
-static void put_worst(FILE *out, const struct tp_candidate *c)
+static void put_worst(FILE *out, const struct tp_cost *c)
 {
     if (!c->rank_count)
         return;
     fprintf(out, "<details><summary><code>%s</code></summary>\n<table><tr><th>weight</th>"
             "<th class=\"n\">SNR dB</th><th class=\"n\">relative</th><th class=\"n\">max abs</th>"
-            "</tr>\n", c->format->name);
+            "<th class=\"n\">lost %%</th></tr>\n", c->format->name);
     for (size_t r = 0; r < c->rank_count && r < SHOWN; r++) {
         const struct tp_unit_result *unit = &c->units[c->ranks[r].unit];
         fputs("<tr><td><code>", out);
         tp_page_text(out, unit->name);
         fprintf(out, "</code></td><td class=\"n\">%.2f</td><td class=\"n\">%.5f</td>"
-                "<td class=\"n\">%.3g</td></tr>\n", c->ranks[r].db,
-                tp_distance_relative(&unit->distance), unit->distance.max_abs);
+                "<td class=\"n\">%.3g</td><td class=\"n\">%.2f</td></tr>\n", c->ranks[r].db,
+                tp_distance_relative(&unit->distance), unit->distance.max_abs,
+                100 * tp_distance_lost(&unit->distance));
     }
     fputs("</table></details>\n", out);
 }
@@ -176,13 +178,15 @@ void tp_compare_page(const struct tp_candidates *all, FILE *out)
     fputs("<p><code>", out);
     tp_page_text(out, all->source);
     fprintf(out, "</code>, %s. Errors are those of %s; SNR is the mean over the weights of the "
-            "ratio of signal to noise.</p>\n", tp_human_bytes(size, all->bytes),
+            "ratio of signal to noise. Lost are runs of eight neighbouring values of a row that "
+            "became zero, of the weight that lost most; (!): more than healthy weights do.</p>\n",
+            tp_human_bytes(size, all->bytes),
             all->full ? "all values" : "a sample of each weight");
     draw(out, all);
     fputs("<h2>Formats</h2>\n<div class=\"wide\"><table><tr><th>format</th><th class=\"n\">size"
           "</th><th class=\"n\">share</th><th class=\"n\">weights</th><th class=\"n\">bits</th>"
-          "<th class=\"n\">SNR dB</th><th class=\"n\">worst dB</th><th>the worst</th></tr>\n",
-          out);
+          "<th class=\"n\">SNR dB</th><th class=\"n\">worst dB</th><th class=\"n\">lost %</th>"
+          "<th>the worst</th></tr>\n", out);
     for (size_t i = 0; i < all->count; i++)
         put_row(out, all, &all->items[i]);
     fputs("</table></div>\n<h2>The worst weights of each</h2>\n", out);

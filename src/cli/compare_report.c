@@ -8,7 +8,7 @@
 /* Weights that are shown of each format; of more than FEW formats only under --verbose. */
 enum { SHOWN_OF_ONE = 20, SHOWN_OF_EACH = 3, FEW = 3 };
 
-static uint64_t nonfinite(const struct tp_candidate *c)
+static uint64_t nonfinite(const struct tp_cost *c)
 {
     uint64_t count = 0;
     for (size_t u = 0; u < c->unit_count; u++)
@@ -20,22 +20,26 @@ static uint64_t nonfinite(const struct tp_candidate *c)
 
 static void put_weight(struct tp_writer *w, size_t rank, const void *of)
 {
-    const struct tp_candidate *c = of;
+    const struct tp_cost *c = of;
     const struct tp_unit_result *unit = &c->units[c->ranks[rank].unit];
     char shape[TP_SHAPE_TEXT];
-    tp_object(w, NULL, tp_str("name", unit->name), tp_box("box", &unit->box),
-              tp_num("rank", (uint64_t)unit->rank), tp_real("snr_db", c->ranks[rank].db),
-              tp_real("relative", tp_distance_relative(&unit->distance)),
-              tp_real("max_abs", unit->distance.max_abs), tp_num("values", unit->distance.count),
-              tp_num("nonfinite", unit->distance.nonfinite),
-              tp_cell("shape", tp_box_text(shape, &unit->box, unit->rank)),
-              tp_cell("of", c->format->name));
+    tp_begin(w, NULL, '{');
+    tp_write(w, tp_str("name", unit->name), tp_box("box", &unit->box),
+             tp_num("rank", (uint64_t)unit->rank), tp_real("snr_db", c->ranks[rank].db),
+             tp_real("relative", tp_distance_relative(&unit->distance)),
+             tp_real("max_abs", unit->distance.max_abs), tp_num("values", unit->distance.count),
+             tp_num("nonfinite", unit->distance.nonfinite),
+             tp_real("lost", tp_distance_lost(&unit->distance)),
+             tp_cell("shape", tp_box_text(shape, &unit->box, unit->rank)),
+             tp_cell("of", c->format->name));
+    tp_cellf(w, "lost_", "%.2f", 100 * tp_distance_lost(&unit->distance));
+    tp_end(w, '}');
 }
 
 static void put_format(struct tp_writer *w, size_t i, const void *of)
 {
     const struct tp_candidates *all = of;
-    const struct tp_candidate *c = &all->items[i];
+    const struct tp_cost *c = &all->items[i];
     const bool measured = c->sum.measured;
     const char *worst = measured ? c->units[c->sum.worst].name : "";
     char size[TP_HUMAN];
@@ -53,10 +57,13 @@ static void put_format(struct tp_writer *w, size_t i, const void *of)
              tp_if(measured, tp_real("snr_db", c->sum.mean_db)),
              tp_if(measured, tp_real("worst_db", measured ? c->ranks[0].db : 0)),
              tp_if(measured, tp_real("relative", c->sum.relative)),
+             tp_if(measured, tp_real("most_lost", c->sum.most_lost)),
+             tp_if(measured, tp_num("losing", c->sum.losing)),
              tp_cell("size", tp_human_bytes(size, c->bytes)), tp_cell("remark", worst),
              tp_list("worst_first", c->rank_count, put_weight, c));
     tp_cellf(w, "share", "%.3f", (double)c->bytes / (double)(all->bytes ? all->bytes : 1));
     tp_cellf(w, "bits_", c->sum.weights ? "%.3f" : "-", c->sum.bits);
+    tp_cellf(w, "lost_", measured ? "%.2f" : "-", 100 * c->sum.most_lost);
     tp_end(w, '}');
 }
 
@@ -75,7 +82,8 @@ static int print_formats(const struct tp_candidates *all)
         {"format", "format", TP_LEFT},         {"size", "size", TP_RIGHT},
         {"share", "share", TP_RIGHT},          {"weights", "weights", TP_RIGHT},
         {"bits", "bits_", TP_RIGHT},           {"SNR dB", "snr_db %.2f", TP_RIGHT},
-        {"worst dB", "worst_db %.2f", TP_RIGHT}, {"the worst", "remark", TP_FOLD}};
+        {"worst dB", "worst_db %.2f", TP_RIGHT}, {"lost %", "lost_", TP_RIGHT},
+        {"the worst", "remark", TP_FOLD}};
     return tp_table_print(fields, sizeof fields / sizeof *fields, "formats",
                           tp_list("formats", all->count, put_format, all));
 }
@@ -85,7 +93,8 @@ static int print_worst(const struct tp_candidates *all, bool verbose)
     static const struct tp_field fields[] = {
         {"format", "of", TP_LEFT},             {"the worst weights", "name", TP_FOLD},
         {"shape", "shape", TP_LEFT},           {"SNR dB", "snr_db %.2f", TP_RIGHT},
-        {"relative", "relative %.5f", TP_RIGHT}, {"max abs", "max_abs %.3g", TP_RIGHT}};
+        {"relative", "relative %.5f", TP_RIGHT}, {"max abs", "max_abs %.3g", TP_RIGHT},
+        {"lost %", "lost_", TP_RIGHT}};
     struct tp_table table;
     size_t shown = verbose ? SIZE_MAX : all->count == 1 ? SHOWN_OF_ONE : SHOWN_OF_EACH;
     tp_table_open(&table, fields, sizeof fields / sizeof *fields, NULL);
@@ -139,7 +148,7 @@ static int print_text(const struct tp_candidates *all, bool verbose)
         return status;
     if (!verbose && all->count > FEW)
         printf("\n--verbose lists the weights of each, the worst first");
-    printf("\nthe source has %s; SNR is the mean over the weights%s; %s\n",
+    printf("\nthe source has %s; SNR is the mean over the weights%s, lost the most of one; %s\n",
            tp_human_bytes(size, all->bytes),
            all->full ? "" : ", of a sample of each (--full measures all values)",
            tp_human_seconds(took, all->seconds));

@@ -64,6 +64,7 @@ void tp_line_measured(struct tp_line *line, const struct tp_distance *distance)
     double relative = tp_distance_relative(distance);
     line->max_abs = fmax(line->max_abs, distance->max_abs);
     line->relative = fmax(line->relative, relative);
+    line->lost = fmax(line->lost, tp_distance_lost(distance));
     line->sqnr = fmin(line->sqnr, tp_distance_sqnr(distance));
     line->unknown |= isnan(relative);
 }

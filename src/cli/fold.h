@@ -19,7 +19,7 @@ struct tp_line {
     char *key;        /* the same, folded */
     size_t first, count;
     /* the worst figures among them; `unknown`: of one there is none */
-    double max_abs, relative, sqnr;
+    double max_abs, relative, sqnr, lost;
     double gain, weighted_gain; /* of a search, in dB; NAN without one */
     bool unknown;
 };

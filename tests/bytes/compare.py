@@ -6,6 +6,7 @@
     compare.py --markup         names of tensors that look like markup
     compare.py --nonfinite      values that are no numbers are counted
     compare.py --tiny           values without a global scale are a format's, not the answer's
+    compare.py --outliers       runs that became zero, where a few columns are large
     compare.py --large          a sparse model of 137 GB
 """
 import glob
@@ -164,6 +165,78 @@ def tiny():
                         f"in part {more}: {nvfp4}")
 
 
+def lost_runs(values, stored):
+    """The share of runs of eight values of a row, of those that are not zero on both sides, that
+    became zero."""
+    runs = lost = 0
+    for row, made in zip(values, stored):
+        for k in range(0, len(row), 8):
+            before, after = (bool((side[k:k + 8] != 0).any()) for side in (row, made))
+            runs += before or after
+            lost += before and not after
+    return lost / runs
+
+
+HEALTHY, LARGE, SHORT = "healthy.q_proj", "large.q_proj", "short.q_proj"
+
+
+def outlier_model(path):
+    """Four columns of 2048 in the hundreds of the others, as in Llama 3 70B; the same without;
+    and rows that end within a run. Returns them as they are stored."""
+    random = np.random.default_rng(6)
+    made = {name: (0.02 * random.standard_normal((64, columns))).astype(np.float32)
+            for name, columns in ((HEALTHY, 2048), (LARGE, 2048), (SHORT, 1004))}
+    columns = random.choice(2048, 4, replace=False)
+    made[LARGE][:, columns] = 40 * random.standard_normal((64, 4))
+    made[SHORT][:, :2] *= 200
+    made[HEALTHY][5, 8:16] = [0, -0.0] * 4  # nothing that could be lost
+    made[SHORT][5, 1000:] = 0
+    made = {name + ".weight": stfile.from_f32("F32" if name == SHORT else "BF16", w)
+            for name, w in made.items()}
+    stfile.save(path, made)
+    return made
+
+
+# What the model with large columns loses, in percent, and what is shown as its ratio.
+OUTLIERS = {"int8-ct": (97, 99), "fp8-dynamic-ct": (0, 0), "w4a16-ct": (20, 26),
+            "nvfp4-ct": (1, 2), "mxfp4-ct": (4, 6)}
+
+
+def outliers():
+    with tool.Workdir() as work:
+        src = work.at("a.safetensors")
+        values = outlier_model(src)
+        for name, (least, most) in OUTLIERS.items():
+            one_loss(src, values, name, least, most, work)
+
+
+def one_loss(src, values, name, least, most, work):
+    out, back = work.at(name), work.at(name + "-back")
+    tool.run("convert", src, "-o", out, "--to", name, "--quiet", *tool.weights_only(name))
+    tool.run("unpack", out, "-o", back, "--dtype", "f32", "--quiet")
+    stored, _ = stfile.load(glob.glob(os.path.join(back, "*.safetensors"))[0])
+    said = tool.run("verify", out, "--against", src, "--json", "-j", "3")
+    found = {w["name"]: w["lost"] for w in json.loads(said.stdout)["weights"]}
+    wanted = {w: lost_runs(*(side[w + ".weight"].f32() for side in (values, stored)))
+              for w in found}
+    tally.check(found == wanted and {HEALTHY, LARGE} <= set(found), f"{name}: {found}, {wanted}")
+    tally.check(least <= 100 * found[LARGE] <= most and found[HEALTHY] < 0.001, f"{name}: as known")
+    full = tool.run("compare", src, "--to", name, "--full", "--json", "-j", "1")
+    result = json.loads(full.stdout)["formats"][0]
+    tally.check({w["name"]: w["lost"] for w in result["worst_first"]} == found
+                and result["most_lost"] == max(found.values())
+                and result["losing"] == sum(v > 0.01 for v in found.values()),
+                f"{name}: compare finds the same")
+    warning = f"{LARGE} in {name}: {100 * found[LARGE]:.2f} % of its runs of eight values"
+    for done in said, full:
+        tally.check((warning in done.stderr) == (least > 0) and HEALTHY not in done.stderr,
+                    f"{name}: {done.args[1]} warns {done.stderr!r}")
+    with open(os.path.join(out, "README.md"), encoding="utf-8") as file:
+        card = file.read()
+    tally.check(f" | {100 * max(found.values()):.2f} % |\n" in card and
+                ("**Warning:**" in card) == (least > 0), f"{name}: the card")
+
+
 def large():
     shapes = {"self_attn.q_proj": (8192, 8192), "self_attn.k_proj": (1024, 8192),
               "self_attn.v_proj": (1024, 8192), "self_attn.o_proj": (8192, 8192),
@@ -191,6 +264,8 @@ def main():
         nonfinite()
     elif sys.argv[1] == "--tiny":
         tiny()
+    elif sys.argv[1] == "--outliers":
+        outliers()
     elif sys.argv[1] == "--large":
         large()
     elif "--page" in sys.argv:

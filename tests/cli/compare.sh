@@ -52,6 +52,9 @@ check 'names are no markup' "$PYTHON" "$TESTS/bytes/compare.py" --markup
 check 'values that are no numbers are counted' "$PYTHON" "$TESTS/bytes/compare.py" --nonfinite
 check 'values without a global scale' "$PYTHON" "$TESTS/bytes/compare.py" --tiny
 
+# A few large columns hide what happens to the others from the ratio, and not from this figure.
+check 'runs that became zero' "$PYTHON" "$TESTS/bytes/compare.py" --outliers
+
 # Rows are read, not the model: a sparse file of 137 GB.
 check 'a large model in seconds' timeout 60 "$PYTHON" "$TESTS/bytes/compare.py" --large
 finish

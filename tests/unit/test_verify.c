@@ -12,6 +12,7 @@
 
 #include "base/num.h"
 #include "kernels/op/codec.h"
+#include "kernels/op/distance.h"
 #include "pack/commit/commit.h"
 #include "pack/check/estimate.h"
 #include "pack/check/verify.h"
@@ -428,16 +429,68 @@ static void test_distance(void **unused)
     (void)unused;
     float a[] = {1, -2, 0.5f, 0, 3}, b[] = {1.5f, -2, 0, -0.0f, 3};
     struct tp_distance d;
-    tp_distance_of(TP_F32, a, b, 5, &d);
+    tp_distance_of(TP_F32, a, b, 5, 5, &d);
     assert_true(d.differing == 2 && d.first == 0 && d.max_abs == 0.5 && d.error == 0.5);
     assert_true(d.value == 1 + 4 + 0.25 + 9);
     float x[] = {1, 0.0f / 0.0f, 1.0f / 0.0f, 1.0f / 0.0f},
           y[] = {1, 0.0f / 0.0f, 1.0f / 0.0f, 2};
-    tp_distance_of(TP_F32, x, y, 4, &d);
+    tp_distance_of(TP_F32, x, y, 4, 4, &d);
     assert_true(d.nonfinite == 3 && d.differing == 1 && d.first == 3 && d.error == 0);
     assert_true(isnan(tp_distance_relative(&d))); /* what differs is in no sum: not exact */
-    tp_distance_of(TP_F32, x, y, 3, &d);
+    tp_distance_of(TP_F32, x, y, 3, 3, &d);
     assert_true(d.nonfinite == 2 && d.differing == 0 && tp_distance_relative(&d) == 0);
+}
+
+/* Runs by a plain loop, for rows that end within a run and blocks that end within a row; zeros of
+ * both signs, NaN and the smallest numbers of each type. */
+static void test_lost_runs(void **unused)
+{
+    enum { ROWS = 300, MAX = 4099 };
+    static const uint64_t widths[] = {1, 7, 8, 9, 64, 100, 1023, MAX};
+    static const enum tp_dtype dtypes[] = {TP_F32, TP_BF16, TP_F16};
+    static const uint16_t odd[] = {0, 0x8000, 1, 0x8001, 0x7fff};
+    uint16_t *a = malloc(sizeof(float) * ROWS * MAX);
+    float *b = malloc(sizeof *b * ROWS * MAX);
+    (void)unused;
+    for (size_t i = 0; i < 3 * sizeof widths / sizeof *widths; i++) {
+        const uint64_t columns = widths[i / 3], count = ROWS * columns;
+        const size_t words = dtypes[i % 3] == TP_F32 ? 2 : 1;
+        struct tp_distance d = {0};
+        uint64_t runs = 0, lost = 0;
+        for (uint64_t k = 0; k < count; k++) {
+            memset(a + k * words, 0, words * sizeof *a);
+            a[(k + 1) * words - 1] = draw(8) ? odd[draw(2)] : odd[draw(5)];
+            b[k] = draw(4) ? draw(2) ? -0.0f : 0 : 1e-45f;
+        }
+        for (uint64_t row = 0; row < ROWS; row++)
+            for (uint64_t k = 0; k < columns; k += TP_RUN) {
+                bool some = false, none = true;
+                for (uint64_t j = row * columns + k;
+                     j < row * columns + tp_min_u64(k + TP_RUN, columns); j++) {
+                    some |= (a[(j + 1) * words - 1] & 0x7fff) != 0;
+                    none &= b[j] == 0;
+                }
+                runs += some || !none;
+                lost += some && none;
+            }
+        tp_distance_of(dtypes[i % 3], a, b, count, columns, &d);
+        assert_true(d.runs == runs && d.lost_runs == lost && lost > 0 && lost < runs);
+    }
+    free(a);
+    free(b);
+}
+
+/* More than a limit, and more than what a short sample has by accident. */
+static void test_what_loses(void **unused)
+{
+    (void)unused;
+    struct tp_distance d = {.runs = 1000, .lost_runs = 10};
+    assert_true(tp_distance_lost(&d) == TP_LOST_LIMIT && !tp_distance_loses(&d));
+    d = (struct tp_distance){.runs = 799, .lost_runs = 8};
+    assert_true(tp_distance_loses(&d));
+    d = (struct tp_distance){.runs = 100, .lost_runs = 7};
+    assert_false(tp_distance_loses(&d));
+    assert_true(tp_distance_lost(&(struct tp_distance){0}) == 0);
 }
 
 static int set_up(void **unused)
@@ -498,7 +551,8 @@ static void test_estimate_does_its_work(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_distance),
+        cmocka_unit_test(test_distance), cmocka_unit_test(test_lost_runs),
+        cmocka_unit_test(test_what_loses),
         cmocka_unit_test(test_last_multiple_names_the_scale),
         cmocka_unit_test(test_padding_is_found),
         cmocka_unit_test(test_eightfold_scales_and_words_are_found),

@@ -1,5 +1,6 @@
 /* How far decoded values are from others: sums over one short block, in an order that does
- * not depend on the instruction set. What the sums of blocks mean is pack/check's.
+ * not depend on the instruction set, and counts of runs that became zero. What the sums of blocks
+ * mean is pack/check's.
  */
 #ifndef TP_KERNELS_DISTANCE_H
 #define TP_KERNELS_DISTANCE_H
@@ -8,7 +9,8 @@
 
 enum {
     TP_DISTANCE_LANES = 8,   /* sums side by side: pair i belongs to lane i % 8 */
-    TP_DISTANCE_BLOCK = 4096 /* the most pairs of one block */
+    TP_DISTANCE_BLOCK = 4096, /* the most pairs of one block */
+    TP_RUN = 8                /* neighbours of a row that are looked at together, see below */
 };
 
 /* Of each lane, added up in the order of its pairs, all in double: (b - a)^2, a^2, the
@@ -33,6 +35,16 @@ void tp_distance_ref(enum tp_dtype dtype, const void *a, const float *b, uint64_
 
 /* The best row whose instruction set is enabled; the reference fits every machine. */
 tp_distance_fn tp_distance_find(void);
+
+/* Of healthy weights a smaller share of the runs below is lost, in every format. */
+#define TP_LOST_LIMIT 0.01
+
+/* Rows of values are cut into runs of TP_RUN, from their first column on; the last run of a row may
+ * be shorter. A run counts where a or b holds anything but zeros, and is lost where all of b is
+ * zero. Both zeros are zero, a NaN is not. Adds to *count and *lost what `rows` rows of `columns`
+ * have; integers, so that it does not matter how they are grouped. */
+void tp_count_runs(enum tp_dtype dtype, const void *a, const float *b, uint64_t rows,
+                   uint64_t columns, uint64_t *count, uint64_t *lost);
 
 /* F32, BF16 or F16 to fp32. */
 void tp_widen(enum tp_dtype dtype, const void *from, uint64_t count, float *to);

@@ -130,7 +130,7 @@ static void measure(const struct tp_observed *seen, struct tp_box_buffers *buffe
 {
     const struct tp_box3 *size = &seen->box.size;
     tp_distance_of(TP_F32, buffers->source.data, buffers->decoded.data,
-                   size->e * size->n * size->k, distance);
+                   size->e * size->n * size->k, size->k, distance);
 }
 
 /* What a searched box would be without the search; and all with importance. */
@@ -168,7 +168,7 @@ enum tp_code tp_box_distances_of(const struct tp_plan *plan, const struct tp_sid
     if (in_hands(seen) && !search) { /* no fp32 copy of the source is needed */
         if ((code = decode(op, seen, seen->out, buffers, err)) == TP_OK)
             tp_distance_of(seen->dtype, seen->values, buffers->decoded.data,
-                           size->e * size->n * size->k, &distances->stored);
+                           size->e * size->n * size->k, size->k, &distances->stored);
         return code;
     }
     if ((code = source_values(plan, source, seen, buffers, err)) ||

@@ -108,7 +108,7 @@ static enum tp_code one_box(void *arg, void *memory, uint64_t i, struct tp_err *
         (code = tp_read_values(job->b, job->unit_b, &box, values[1].data, &own->readers[1], err)))
         return code;
     struct tp_distance *part = &job->parts[i];
-    tp_distance_of(TP_F32, values[0].data, values[1].data, count, part);
+    tp_distance_of(TP_F32, values[0].data, values[1].data, count, box.size.k, part);
     part->first = whole_index(job, &box, part->first);
     return TP_OK;
 }

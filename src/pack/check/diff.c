@@ -268,7 +268,7 @@ static enum tp_code compare_vectors(const struct diff *d, const struct tp_tensor
         }
         struct tp_distance part;
         if (code == TP_OK) {
-            tp_distance_of(TP_F32, values[0].data, values[1].data, size, &part);
+            tp_distance_of(TP_F32, values[0].data, values[1].data, size, size, &part);
             tp_distance_add(distance, &part, at);
         }
     }

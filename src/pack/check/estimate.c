@@ -267,6 +267,8 @@ void tp_estimate_add_up(const struct tp_plan *plan, const struct tp_unit_result 
         sum->weights++;
         sum->bits += stored_bits(plan, &plan->units[u]);
         values += (double)box->e * (double)box->n * (double)box->k;
+        sum->most_lost = fmax(sum->most_lost, tp_distance_lost(&units[u].distance));
+        sum->losing += tp_distance_loses(&units[u].distance);
         if (!has_error(&units[u]))
             continue;
         double db = tp_distance_sqnr(&units[u].distance);

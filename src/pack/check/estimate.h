@@ -29,6 +29,7 @@ struct tp_estimate_options {
     unsigned jobs;
     atomic_int *stop;  /* as in tp_run_options, or NULL */
     void (*progress)(void *arg, uint64_t bytes, const char *tensor); /* or NULL; of values read */
+    void (*total)(void *arg, uint64_t bytes); /* all that tp_cost_of() reports; or NULL */
     void *progress_arg;
 };
 
@@ -55,6 +56,8 @@ struct tp_estimate_sum {
     double bits;                /* stored for each of their values, scales included */
     double mean_db, relative;   /* of the measured; the share: root of the mean of squares */
     size_t worst;               /* unit of the least ratio, valid when measured > 0 */
+    double most_lost;           /* tp_distance_lost(), the largest of a weight */
+    size_t losing;              /* weights of which tp_distance_loses() says that it is too much */
 };
 void tp_estimate_add_up(const struct tp_plan *plan, const struct tp_unit_result *units,
                         struct tp_estimate_sum *sum);

@@ -47,6 +47,11 @@ static void add(const struct tp_unit *unit, const struct tp_distance *distance,
         use->worst_db = db;
         use->worst = unit->name;
     }
+    if (tp_distance_lost(distance) > use->most_lost) {
+        use->most_lost = tp_distance_lost(distance);
+        use->loser = unit->name;
+    }
+    use->losing += tp_distance_loses(distance);
 }
 
 static void add_up(const struct tp_plan *plan, const uint32_t *picked,

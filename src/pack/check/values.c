@@ -218,13 +218,15 @@ static void look_closely(enum tp_dtype dtype, const void *a, const float *b, uin
 }
 
 void tp_distance_of(enum tp_dtype dtype, const void *a, const float *b, uint64_t count,
-                    struct tp_distance *d)
+                    uint64_t columns, struct tp_distance *d)
 {
+    const uint64_t width = tp_dtype_bits(dtype) / 8;
     tp_distance_fn distance = tp_distance_find();
+    uint64_t row = 0; /* runs of the rows before it are counted: while they are in the cache */
     *d = (struct tp_distance){0};
     for (uint64_t at = 0; at < count; at += TP_DISTANCE_BLOCK) {
-        uint64_t size = tp_min_u64(TP_DISTANCE_BLOCK, count - at);
-        const void *from = (const uint8_t *)a + at * (tp_dtype_bits(dtype) / 8);
+        uint64_t size = tp_min_u64(TP_DISTANCE_BLOCK, count - at), rows = (at + size) / columns;
+        const void *from = (const uint8_t *)a + at * width;
         struct tp_block_distance lanes;
         struct tp_distance block = {0};
         distance(dtype, from, b + at, size, &lanes);
@@ -232,6 +234,9 @@ void tp_distance_of(enum tp_dtype dtype, const void *a, const float *b, uint64_t
         bool finite = isfinite(block.error) && isfinite(block.value);
         if (!finite || (block.differing && !d->differing))
             look_closely(dtype, from, b + at, size, at, !d->differing, &block);
+        tp_count_runs(dtype, (const uint8_t *)a + row * columns * width, b + row * columns,
+                      rows - row, columns, &block.runs, &block.lost_runs);
+        row = rows;
         tp_distance_add(d, &block, 0);
     }
     d->count = count;
@@ -249,6 +254,8 @@ void tp_distance_add(struct tp_distance *sum, const struct tp_distance *next, ui
     sum->nonfinite += next->nonfinite;
     sum->error += next->error;
     sum->value += next->value;
+    sum->runs += next->runs;
+    sum->lost_runs += next->lost_runs;
     if (next->max_abs > sum->max_abs)
         sum->max_abs = next->max_abs;
 }
@@ -265,4 +272,15 @@ double tp_distance_sqnr(const struct tp_distance *d)
     if (d->error == 0)
         return d->differing ? NAN : INFINITY;
     return d->value > 0 ? 10 * log10(d->value / d->error) : -INFINITY;
+}
+
+double tp_distance_lost(const struct tp_distance *d)
+{
+    return d->runs ? (double)d->lost_runs / (double)d->runs : 0;
+}
+
+bool tp_distance_loses(const struct tp_distance *d)
+{
+    enum { MIN = 8 }; /* a sample of a weight may have a hundred runs */
+    return d->lost_runs >= MIN && tp_distance_lost(d) > TP_LOST_LIMIT;
 }

@@ -44,13 +44,15 @@ struct tp_distance {
     uint64_t differing;  /* pairs that are not equal (two NaN are, and the two zeros) */
     uint64_t nonfinite;  /* pairs left out of the sums */
     double max_abs, error, value; /* the largest |b - a|; sums of (b - a)^2 and a^2 */
+    uint64_t runs, lost_runs;     /* of rows, tp_count_runs(): all but empty ones, and lost ones */
     uint64_t first;      /* index of the first differing pair, valid when differing > 0 */
     float first_a, first_b;
 };
 
-/* Of `count` pairs, a as it is stored (F32, BF16 or F16); index 0 is the first. */
+/* Of rows of so many columns, `count` pairs in all, a as it is stored (F32, BF16 or F16); index 0
+ * is the first. */
 void tp_distance_of(enum tp_dtype dtype, const void *a, const float *b, uint64_t count,
-                    struct tp_distance *d);
+                    uint64_t columns, struct tp_distance *d);
 
 /* Adds the next box's distance; `first` of `next` counts from its own begin and
  * becomes `base` + first. Sums depend on the order of these calls only. */
@@ -61,6 +63,13 @@ void tp_distance_add(struct tp_distance *sum, const struct tp_distance *next, ui
  * figure: pairs differ, and all that do were left out of the sums. */
 double tp_distance_relative(const struct tp_distance *d);
 double tp_distance_sqnr(const struct tp_distance *d);
+
+/* The share of the source's runs of eight neighbours that are stored as nothing but zeros. Sums of
+ * squares are those of the largest values; this shows what these take from the others, whose scales
+ * they decide. Of healthy weights it is next to nothing in every format: tp_distance_loses() says
+ * that it is more, by TP_LOST_LIMIT and by so many runs that it is no accident. */
+double tp_distance_lost(const struct tp_distance *d);
+bool tp_distance_loses(const struct tp_distance *d);
 
 /* Compares two units of equal size box by box, by `jobs` threads. first is the index
  * of the element in [E,N,K]. The result does not depend on `jobs`. `stop`: as in

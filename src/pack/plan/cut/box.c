@@ -33,6 +33,7 @@
 
 #include "base/num.h"
 #include "kernels/op/convert_scales.h"
+#include "kernels/op/distance.h"
 #include "kernels/op/feedback.h"
 
 #include <string.h>
@@ -80,7 +81,8 @@ static enum tp_code granule_of(const struct tp_plan *plan, const struct tp_unit 
 {
     const struct tp_weight *source = source_of(plan, unit);
     enum tp_code code = TP_OK;
-    *n = *k = 1;
+    *n = 1;
+    *k = unit->form->format ? TP_RUN : 1; /* whole runs: counts of them do not depend on boxes */
     if (unit->form->format)
         code = merge(n, k, &unit->form->op, keeps_scales(unit->form), err);
     if (code == TP_OK && source->form->format)

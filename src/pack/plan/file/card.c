@@ -6,6 +6,7 @@
  */
 #include "pack/plan/file/card.h"
 
+#include "kernels/op/distance.h"
 #include "pack/plan/file/command.h"
 #include "pack/plan/file/served.h"
 #include "pack/source/hub.h"
@@ -134,7 +135,21 @@ static enum tp_code add_error(const struct tp_card_use *use, struct tp_text *tex
                      use->measured, use->count, use->relative, use->mean_db, use->worst_db);
     if (code == TP_OK && is_plain(use->worst))
         code = tp_text_addf(text, err, " in `%s`", use->worst);
-    return code ? code : tp_text_add_word(text, " |\n", err);
+    return code ? code : tp_text_addf(text, err, " | %.2f %% |\n", 100 * use->most_lost);
+}
+
+/* What the ratio does not show. */
+static enum tp_code add_losing(const struct tp_card_use *use, struct tp_text *text,
+                               struct tp_err *err)
+{
+    if (!use->losing)
+        return TP_OK;
+    bool plain = is_plain(use->loser);
+    return tp_text_addf(text, err, "\n**Warning:** %zu of the weights in `%s`, most of all %s%s%s, "
+                        "lost more than %g %% of these runs, as healthy weights do not: their few "
+                        "largest columns take the scales of the others.\n", use->losing,
+                        use->format->name, plain ? "`" : "", plain ? use->loser : "one",
+                        plain ? "`" : "", 100 * TP_LOST_LIMIT);
 }
 
 /* Weights that are taken over, by what that loses. */
@@ -171,13 +186,17 @@ static enum tp_code add_errors(const struct tp_plan *plan, const struct tp_card_
             code = tp_text_add_word(text, "\nErrors against the source, of a sample of each weight "
                                     "(rows and columns spread over it, quantized on their own). "
                                     "The ratio of signal to noise is the mean over the weights; "
-                                    "the relative error is the root of the mean of squares:\n\n"
+                                    "the relative error is the root of the mean of squares. Lost "
+                                    "are runs of eight neighbouring values of a row that became "
+                                    "zero, of the weight that lost most:\n\n"
                                     "| format | weights | relative error | signal to noise | the "
-                                    "worst weight |\n|---|--:|--:|--:|---|\n", err);
+                                    "worst weight | lost |\n|---|--:|--:|--:|---|--:|\n", err);
         head = true;
         if (code == TP_OK)
             code = add_error(&uses[i], text, err);
     }
+    for (size_t i = 0; i < count && code == TP_OK; i++)
+        code = add_losing(&uses[i], text, err);
     return code ? code : add_repacked(plan, text, err);
 }
 

@@ -14,6 +14,9 @@ struct tp_card_use {
     size_t measured;                /* weights; 0: the rest is not valid */
     double relative, mean_db, worst_db;
     const char *worst;              /* name of the weight with worst_db; of the plan */
+    double most_lost;               /* the largest share of runs that became zero, and the */
+    const char *loser;              /* name of that weight; NULL: none loses any */
+    size_t losing;                  /* weights that lose more than healthy ones do */
 };
 
 /* Whether a unit of `format` is one of them: what lays gate and up out in a way of its own is of
