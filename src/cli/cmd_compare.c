@@ -9,7 +9,6 @@
 #include "cli/session.h"
 #include "kernels/op/traits.h"
 #include "pack/os/clock.h"
-#include "pack/os/os.h"
 
 #include <stdlib.h>
 #include <string.h>

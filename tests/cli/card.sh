@@ -77,7 +77,7 @@ mv card $model/README.md
 lines() { grep -o "tilepack $1 [^\`]*" packed/README.md | sed "s:^tilepack:\"$TILEPACK\":; s:DST:$2:"; }
 sh -c "$(lines verify packed)" >errors
 check "its line for the errors gives them" \
-    test "$(grep -c 'w4a8-ct  *0[.0-9]*  *0[.0-9]*  *1[89][.0-9]*  equal$' errors)" = 7
+    test "$(grep -c 'w4a8-ct  *0[.0-9]*  *0[.0-9]*  *1[89][.0-9]*  *0[.0-9]*  equal$' errors)" = 7
 check "its command" sh -c "$(lines convert remade) -q"
 check "makes the output again" diff -r packed remade
 
@@ -87,7 +87,7 @@ import json
 import re
 import sys
 card, found = sys.argv[1], json.load(sys.stdin)["weights"]
-row = re.search(r"^\| `(.*)` \| (\d+) of (\d+) \| (.*) \| (.*) dB \| (.*) dB in `(.*)` \|$",
+row = re.search(r"^\| `(.*)` \| (\d+) of (\d+) \| (.*) \| (.*) dB \| (.*) dB in `(.*)` \| (.*) % \|$",
                 open(card, encoding="utf-8").read(), re.MULTILINE).groups()
 ratios = [w["sqnr_db"] for w in found]
 mean = sum(ratios) / len(ratios)
@@ -97,6 +97,7 @@ assert row[1] == row[2] == str(len(found)), row
 assert abs(float(row[3]) - squares ** 0.5) < 1e-4, (row, squares)
 assert abs(float(row[4]) - mean) < 0.006 and abs(float(row[5]) - worst["sqnr_db"]) < 0.006, row
 assert row[6] == worst["name"], row
+assert row[7] == f"{100 * max(w['lost'] for w in found):.2f}", row
 END
 measured() { # output, options: the errors of the card are those of verify
     convert "$@" -q && "$TILEPACK" verify "$1" --against acme/tiny-llama --json |
