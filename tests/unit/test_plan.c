@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "kernels/op/distance.h"
 #include "pack/plan/cut/box.h"
 #include "pack/plan/unit/constant.h"
 #include "pack/plan/unit/build.h"
@@ -316,6 +317,23 @@ static void boxes_cover_units(void **state)
     }
 }
 
+/* Where a scale is of more than a block, columns could be cut anywhere; runs are counted whole. */
+static void boxes_hold_whole_runs(void **state)
+{
+    (void)state;
+    static const struct spec odd[] = {{"m.down_proj.weight", TP_BF16, 2, {16, 1004}}};
+    struct made m = {.code = TP_OK};
+    write_file(odd, 1);
+    make_plan(&m, "fp8-tensor-ct");
+    assert_int_equal(m.code, TP_OK);
+    for (uint64_t target = 16; target < 2048; target *= 2) {
+        struct tp_grid grid;
+        assert_int_equal(tp_unit_grid(&m.plan, m.plan.units, target, target, &grid, &m.err), TP_OK);
+        assert_true(grid.k_count > 1 && grid.k_step % TP_RUN == 0);
+    }
+    drop(&m);
+}
+
 /* A transposed weight lies in columns: few rows of it would be read with one call for a few bytes of
  * each column, whether whole rows are too long for the memory or nearly. */
 static void columns_are_read_in_long_runs(void **state)
@@ -442,7 +460,7 @@ int main(void)
         cmocka_unit_test(shards_are_filled),
         cmocka_unit_test(sizes_are_those_of_the_unit),
         cmocka_unit_test(outputs_are_sorted),
-        cmocka_unit_test(boxes_cover_units),
+        cmocka_unit_test(boxes_cover_units), cmocka_unit_test(boxes_hold_whole_runs),
         cmocka_unit_test(columns_are_read_in_long_runs),
         cmocka_unit_test(recorded_stacks_may_lack_experts),
         cmocka_unit_test(recorded_requests_say_what_becomes_of_plain_weights),
