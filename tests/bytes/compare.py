@@ -221,12 +221,16 @@ def one_loss(src, values, name, least, most, work):
               for w in found}
     tally.check(found == wanted and {HEALTHY, LARGE} <= set(found), f"{name}: {found}, {wanted}")
     tally.check(least <= 100 * found[LARGE] <= most and found[HEALTHY] < 0.001, f"{name}: as known")
-    full = tool.run("compare", src, "--to", name, "--full", "--json", "-j", "1")
+    html = work.at(name + ".html")
+    full = tool.run("compare", src, "--to", name, "--full", "--json", "-j", "1", "--html", html)
     result = json.loads(full.stdout)["formats"][0]
     tally.check({w["name"]: w["lost"] for w in result["worst_first"]} == found
                 and result["most_lost"] == max(found.values())
                 and result["losing"] == sum(v > 0.01 for v in found.values()),
                 f"{name}: compare finds the same")
+    text, _ = parse(html)
+    tally.check((f"{100 * result['most_lost']:.2f} (!)</td>" in text) == (least > 0)
+                and (f"{name} (!)</text>" in text) == (least > 0), f"{name}: the page")
     warning = f"{LARGE} in {name}: {100 * found[LARGE]:.2f} % of its runs of eight values"
     for done in said, full:
         tally.check((warning in done.stderr) == (least > 0) and HEALTHY not in done.stderr,
