@@ -29,7 +29,7 @@ void tp_lost_warn(const struct tp_unit_result *units, size_t count)
     if (losing > 1)
         snprintf(others, sizeof others, ", and too much of %zu other weight%s", losing - 1,
                  losing == 2 ? "" : "s");
-    tp_warn("%s in %s: %.2f %% of its runs of eight values became zero%s; of healthy weights less "
-            "than %g %% does, and SNR does not show it", most->name, most->format->name,
+    tp_warn("%s in %s: %.2f %% of its runs of eight values became zero%s; in healthy weights less "
+            "than %g %% do, and SNR does not show it", most->name, most->format->name,
             percent(most), others, 100 * TP_LOST_LIMIT);
 }
