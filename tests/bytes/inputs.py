@@ -15,7 +15,7 @@ import lib_path  # noqa: F401  pylint: disable=unused-import
 import oracle
 import tool
 from golden import Mismatch, Report
-from input_cases import activations, divisors, engine_moe, engine_rest, engine_zeros, engines, factors, fp4, fp8, ignored, int4, interchange, measured, mxfp4_to_nvfp4, refusals  # noqa: F401  pylint: disable=unused-import
+from input_cases import activations, divisors, engine_humming, engine_moe, engine_rest, engine_zeros, engines, factors, fp4, fp8, ignored, int4, interchange, measured, mxfp4_to_nvfp4, refusals  # noqa: F401  pylint: disable=unused-import
 from input_cases.common import CASES
 
 
