@@ -96,7 +96,7 @@ GPUS = ["A100 (sm80)", "L40S, RTX 4090 (sm89)", "H100, H200 (sm90)", "B200 (sm10
 MARLIN = ["w4a16-marlin"]
 DEFAULTS = [
     ("int4, linear", [MARLIN, MARLIN, ["w4a16-machete"], MARLIN, MARLIN]),
-    ("int4, experts", [MARLIN] * 5),
+    ("int4, experts", [MARLIN, MARLIN, ["w4a16-humming"], MARLIN, MARLIN]),
     ("FP8 by rows", [["fp8-marlin-channel"]] + [["fp8-dynamic-ct"]] * 4),
     ("FP8 128x128, linear", [["fp8-marlin"], ["fp8-deepseek"], ["fp8-deepseek"],
                              ["fp8-deepgemm-sm100"], ["fp8-deepseek"]]),

@@ -104,6 +104,23 @@ def w4a8_cutlass(t, p, rank, box):
     return value * fetch(t, p, "weight_chan_scale", rank)
 
 
+def w4a16_humming(t, p, _rank, box):
+    """A thread of a warp, n % 8 and k % 8 / 2, loads four words of a tile of 64 rows and 16 columns:
+    16 rows each; a row's scale is that of its place in the tile, n % 8 before n / 8."""
+    e, n, k = box
+    wide = rq.align(n, 256)
+    row, col = np.arange(n)[:, None], np.arange(k)[None]
+    lane = row % 8 * 4 + col % 8 // 2
+    at = col // 16 * (2 * wide) + row // 64 * 128 + lane * 4 + row % 64 // 16
+    shift = col % 2 * 16 + row % 16 // 8 * 8 + col % 16 // 8 * 4
+    words = t[p + "weight_packed"].bits.view(np.uint32).reshape(e, -1)
+    code = (words[:, at] >> shift.astype(np.uint32) & 15).astype(np.float32)
+    scale = rq.bf16_to_f32(t[p + "weight_scale"].bits).reshape(e, -1, wide)
+    group = rq.align(k, 128) // scale.shape[1]
+    own = scale[:, col // group, row // 64 * 64 + row % 8 * 8 + row % 64 // 8]
+    return (code - 8) * own
+
+
 def fp8_blocks(t, p, rank, scale, block):
     codes = fetch(t, p, "weight", rank)
     return rq.E4M3[codes] * rq.spread(scale, block, 128, *codes.shape[1:])
@@ -175,6 +192,7 @@ def mxfp8_torchao3d(t, p, rank, box):
 FORMATS = {
     "w4a8-ct": (int4_ct, 0.14),
     "w4a8-cutlass": (w4a8_cutlass, 0.15),
+    "w4a16-humming": (w4a16_humming, 0.14),
     "fp8-deepseek": (fp8_deepseek, 0.035),
     "fp8-deepgemm-sm90": (fp8_deepseek, 0.035),
     "mxfp8-blocked": (mxfp8_blocked, 0.035),

@@ -20,6 +20,7 @@ import numpy as np
 
 import lib_path  # noqa: F401  pylint: disable=unused-import
 import oracle
+import refhumming as rh
 import refquant as rq
 import refsearch as rs
 import stfile
@@ -173,6 +174,20 @@ def w4a8_from_codes(codes, scale, sets):
             "weight_chan_scale": tensor("F32", cut(out["weight_chan_scale"]))}, cut(values)
 
 
+def w4a16_humming(x, sets):
+    group, flat = int(sets.get("group", "128")), x.ndim == 2
+    codes, scale = rq.integers(x[None] if flat else x, 4, sets.get("quotient", "fp32"), group,
+                               sets.get("scales", "bf16"))
+    n, k = x.shape[-2:]
+    rows, columns = rq.align(n, rh.ROWS), rq.align(k, rh.COLUMNS)
+    value = int_scale(scale, sets)[1]
+    values = (codes.astype(np.float32) - 8) * rq.spread(value, 1, group, n, k)
+    words = rh.codes(rh.padded(codes, rows, columns))
+    scale = rh.scales(scale, rows, columns // group)
+    words, scale, values = (a[0] if flat else a for a in (words, scale, values))
+    return {"weight_packed": tensor("I32", words), "weight_scale": int_scale(scale, sets)[0]}, values
+
+
 def fp8_deepseek(x, sets):
     codes, s = rq.fp8_block(x, sets.get("variant", "cuda"), sets.get("scale", "fp32"))
     return {"weight": u8(codes), "weight_scale_inv": tensor("F32", s)}, rq.fp8_dequant(codes, s)
@@ -253,6 +268,8 @@ FORMATS = {
     "w8a16-ct": ((1, 100), (128, 5), (2,), {**QUOTIENT, **GROUP, **SCALES}, w8a16_ct),
     "int8-ct": ((1, 200), (1, 1000), (2,), {**QUOTIENT, **SCALES}, int8_ct),
     "w4a8-cutlass": ((16, 9), (128, 7), (2, 3), {**QUOTIENT, **W4A8}, w4a8_cutlass),
+    "w4a16-humming": ((8, 40), (128, 5), (2, 3),
+                      {**QUOTIENT, **SCALES, "group": ["128", "64", "32"]}, w4a16_humming),
     "fp8-deepseek": ((1, 400), (1, 600), (2,), FP8, fp8_deepseek),
     "mxfp8-blocked": ((1, 300), (32, 20), (2, 3), RULES, mxfp8_blocked),
     "mxfp8-torchao3d": ((32, 9), (1, 300), (2, 3), {"scale": ["rceil", "floor"]},

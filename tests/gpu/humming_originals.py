@@ -4,11 +4,11 @@
     humming_originals.py [--write FILE] [--random N] [--seed N]
 
 Needs torch and humming-kernels 0.1.19, for a GPU of Hopper. Each case is what vLLM 0.33 hands to
-Humming when it loads a layer (quantization/utils/humming/moe.py, linear.py): schema, sizes, padding.
-What comes out must be golden/engines/humming.safetensors; --write makes that file, instead. Each of
-N more cases of random sizes must be what TILEPACK (else build/tilepack) writes.
-Ends with `N passed, N failed` (cases). Random codes hold 0: a weight without one is stored
-with sign and magnitude, which is checked, too.
+Humming when it loads a layer (quantization/utils/humming/moe.py, linear.py): schema, sizes,
+padding. What comes out must be golden/engines/humming.safetensors; --write makes that file,
+instead. Each of N more cases of random sizes must be what TILEPACK (else build/tilepack) writes.
+Random codes hold 0: a weight without one is stored with sign and magnitude, which is checked with
+them. Ends with `N passed, N failed` (cases).
 """
 import argparse
 import os
@@ -34,7 +34,7 @@ TORCH = {"I32": torch.int32, "U8": torch.uint8, "BF16": torch.bfloat16, "F16": t
 NAMES = {"weight": "weight_packed", "zero_point": "weight_zero_point"}  # Humming's and the format's
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
-# kind, experts (0: one matrix), hidden size or N, intermediate size or K, group, dtype, more tensors
+# kind, experts (0: one matrix), hidden size or N, intermediate size or K, group, dtype, others
 CASES = {
     "int4_g128": ("int4", 1, 256, 128, 128, "BF16", ()),
     "int4_g64_f16": ("int4", 1, 64, 64, 64, "F16", ()),
@@ -112,10 +112,10 @@ def engine(case, source):
                 a_dtype=dtypes.float8e4m3 if kind == "w4a8" else None))
         for name, t in tensors.items():
             as_bytes = t.contiguous().view(torch.uint8).cpu().numpy().tobytes()
-            kept = {torch.float8_e8m0fnu: "U8"}.get(t.dtype) or next(
-                key for key, own in TORCH.items() if own == t.dtype)
-            name = name if kind == "mxfp4" else NAMES.get(name, name)
-            made[f"out_{part}{name}"] = Tensor(kept, tuple(t.shape), as_bytes)
+            kept = "U8" if t.dtype == torch.float8_e8m0fnu else next(
+                key for key, dtype_of in TORCH.items() if dtype_of == t.dtype)
+            own = name if kind == "mxfp4" else NAMES.get(name, name)
+            made[f"out_{part}{own}"] = Tensor(kept, tuple(t.shape), as_bytes)
     return made
 
 
@@ -145,8 +145,8 @@ def random_case(rng):
     more = [name for name in ("bias", "zeros") if rng.integers(2) and (name, kind) not in
             (("zeros", "mxfp4"), ("zeros", "w4a8"))]
     dtype = "BF16" if kind == "mxfp4" or rng.integers(2) else "F16"
-    return (kind, int(rng.integers(4)), step * int(rng.integers(1, 9)), step * int(rng.integers(1, 9)),
-            group, dtype, tuple(more))
+    hidden, inter = (step * int(rng.integers(1, 9)) for _ in range(2))
+    return kind, int(rng.integers(4)), hidden, inter, group, dtype, tuple(more)
 
 
 def magnitudes(rng):

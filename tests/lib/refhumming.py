@@ -14,7 +14,7 @@ ROWS, COLUMNS = 256, 128  # what vLLM pads to
 
 def padded(array, n, k, value=0):
     """[E,N,K] with `value` behind its rows and columns, up to n and k."""
-    e, rows, columns = array.shape
+    rows, columns = array.shape[1:]
     return np.pad(array, ((0, 0), (0, n - rows), (0, k - columns)), constant_values=value)
 
 
@@ -38,7 +38,8 @@ def offsets(n, k, activation_bits, packed_k):
         at = col // 64 * (8 * n) + region * 128 + lane * 4 + tile * 2 + register % 2
     else:
         block = col // 64 * (a // 4) + tile
-        at = block * (256 // a * n // 8) + row // 64 * (64 * 32 // a) + half * 128 + lane * 4 + register
+        at = block * (256 // a * n // 8) + row // 64 * (64 * 32 // a)
+        at = at + half * 128 + lane * 4 + register
     return at * 8 + nibble
 
 

@@ -35,7 +35,7 @@ printf 'Metadata-Version: 2.1\nName: tilepack-llm\nVersion: 0\n' \
     >"$work/site/tilepack_llm-0.dist-info/METADATA"
 printf '[vllm.general_plugins]\ntilepack = tilepack_llm.vllm:register\n' \
     >"$work/site/tilepack_llm-0.dist-info/entry_points.txt"
-export PYTHONPATH="$root/python:$work/site:$here" TILEPACK_LIBRARY="$build/libtilepack.so" \
+export PYTHONPATH="$root/python:$work/site:$here:$TESTS/lib" TILEPACK_LIBRARY="$build/libtilepack.so" \
     TILEPACK_PROGRAM="$TILEPACK" HOME="$work/home" CUDA_VISIBLE_DEVICES='' HF_HUB_OFFLINE=1 \
     VLLM_LOGGING_LEVEL=WARNING PYTHONDONTWRITEBYTECODE=1
 
@@ -143,6 +143,15 @@ done
 "$PYTHON" "$here/checkpoints.py" activations "$work/experts-mxfp4-ct"
 convert mixtral experts-w4a16-ct --to w4a16-ct --set group=32 --include experts
 convert experts-w4a16-ct experts-mxint4-trtllm --to mxint4-trtllm
+# Humming's kernels, vLLM's choice for such experts on Hopper; sizes that it pads, and zero points.
+both mixtral -hopper w4a16-ct w4a16-humming --set group=64 --include experts
+both filled -hopper w4a16-ct w4a16-humming --set group=32 --include experts
+convert mixtral mixtral-hopper-w4a8-ct --to w4a8-ct --include experts
+convert mixtral mixtral-hopper-w4a8-humming --to w4a8-humming --include experts
+convert mixtral mixtral-hopper-awq --to awq --set zeros=stored --set scales=bf16 --set group=64 \
+    --include experts
+"$PYTHON" "$here/checkpoints.py" asymmetric "$work/mixtral-hopper-awq"
+convert mixtral-hopper-awq mixtral-hopper-zeros --to w4a16-humming --set group=64
 # NVFP4 with activation scales, without which these kernels do not run.
 for model in mixtral odd filled; do
     convert $model $model-calibrated --to nvfp4-ct --include experts
@@ -166,8 +175,8 @@ convert mixtral experts-mxfp8-trtllm --to mxfp8-trtllm --include experts
 # gpt-oss as published, with sizes that are padded, and with ones that ranks can share.
 "$PYTHON" "$here/checkpoints.py" gptoss "$work/oss" 320 192
 "$PYTHON" "$here/checkpoints.py" gptoss "$work/even" 256 256
-for format in mxfp4-marlin mxfp4-triton-hopper mxfp4-flashinfer-sm90 mxfp4-triton-blackwell \
-    mxfp4-trtllm mxfp4-cutlass-moe mxfp4-blocked; do
+for format in mxfp4-marlin mxfp4-humming mxfp4-triton-hopper mxfp4-flashinfer-sm90 \
+    mxfp4-triton-blackwell mxfp4-trtllm mxfp4-cutlass-moe mxfp4-blocked; do
     convert oss oss-$format --to $format
     convert even even-$format --to $format
 done
@@ -342,6 +351,11 @@ load 90 1 xs="$work/mixtral-w4a8-ct" xp="$work/mixtral-w4a8-cutlass" \
     w4s="$work/llama-groups-w4a16-ct" w4p="$work/llama-groups-w4a16-machete" \
     w8s="$work/llama-groups-w8a16-ct" w8p="$work/llama-groups-w8a16-machete" \
     zms="$work/llama-awq" zmp="$work/llama-zeros" \
+    u4s="$work/mixtral-hopper-w4a16-ct" u4p="$work/mixtral-hopper-w4a16-humming" \
+    u5s="$work/filled-hopper-w4a16-ct" u5p="$work/filled-hopper-w4a16-humming" \
+    uas="$work/mixtral-hopper-w4a8-ct,moe_backend=humming" uap="$work/mixtral-hopper-w4a8-humming" \
+    uzs="$work/mixtral-hopper-awq" uzp="$work/mixtral-hopper-zeros" \
+    ugs="$work/oss,moe_backend=humming" ugp="$work/oss-mxfp4-humming" \
     hts="$work/oss" htp="$work/oss-mxfp4-triton-hopper" \
     hfs="$work/oss,$sm90" hfp="$work/oss-mxfp4-flashinfer-sm90" \
     sm100="$work/llama-mxfp8-blocked" rank="$work/rank" part="$work/part" \
@@ -354,6 +368,9 @@ equal is ip 0
 equal w4s w4p 0
 equal w8s w8p 0
 equal zms zmp 0
+for pair in u4 u5 ua uz ug; do
+    equal ${pair}s ${pair}p 0
+done
 equal hts htp 0
 equal hfs hfp 0
 refused sm100 'for data-centre Blackwell .*, and this is NVIDIA H200; convert'

@@ -251,6 +251,89 @@ class MarlinIntegersMoE(IntegersMoE):
     names = {"weight_packed": "weight"}  # noqa: RUF012
 
 
+def humming_layer(
+    method: TilepackMoEMethod,
+    layer: Any,
+    codes: str,
+    scales: str | None = None,
+    activations: str | None = None,
+) -> None:
+    """What vLLM leaves beside the tensors for Humming: types, groups, sizes with their padding.
+
+    codes, scales, activations  names of Humming's types; None: 16 bits, as the model's
+    """
+    from humming.transform import prepare_layer_config
+    from vllm import envs
+    from vllm.utils.humming import HummingInputSchema, HummingWeightSchema
+
+    if envs.VLLM_HUMMING_INPUT_QUANT_CONFIG:
+        raise Refused(
+            f"{method.prefix}: VLLM_HUMMING_INPUT_QUANT_CONFIG asks for other activations than "
+            f"{method.stored['w13'].format} is for",
+            hint="unset VLLM_HUMMING_INPUT_QUANT_CONFIG",
+        )
+    layer.weight_schemas, layer.input_schemas, layer.humming_configs = {}, {}, {}
+    for part in ("w13", "w2"):
+        packed = method.mine[part]
+        weights = HummingWeightSchema(
+            b_dtype=codes,
+            bs_dtype=scales,
+            weight_scale_group_size=group_of(packed),
+            has_zero_point=has_zero_points(packed),
+        )
+        inputs = HummingInputSchema(a_dtype=activations)
+        layer.weight_schemas[part], layer.input_schemas[part] = weights, inputs
+        layer.humming_configs[part] = prepare_layer_config(
+            shape_n=packed.box[1],
+            shape_k=packed.box[2],
+            weight_schema=weights,
+            input_schema=inputs,
+            num_experts=packed.box[0],
+            pad_n_to_multiple=256,
+            pad_k_to_multiple=128,
+            has_bias=part + "_bias" in method.mine,
+            torch_dtype=method.moe.in_dtype,
+            device=getattr(layer, part + "_weight").device,
+        )
+
+
+class HummingIntegersMoE(IntegersMoE):
+    names = {"weight_packed": "weight", ZERO_POINTS: "zero_point"}  # noqa: RUF012
+    backend_names = ("humming",)
+
+    def get_fused_moe_quant_config(self, layer: Any) -> Any:
+        from vllm.model_executor.layers.quantization.utils import humming
+
+        humming_layer(self, layer, "uint4")
+        return humming.get_humming_moe_quant_config(
+            layer,
+            gemm1_clamp_limit=getattr(layer, "swiglu_limit", None),
+            **self.activation(layer),
+        )
+
+
+class W4A8HummingMoE(ForcedMoE):
+    names = {"weight_packed": "weight"}  # noqa: RUF012
+    backend_names = ("humming",)
+
+    def choose(self, moe: Any) -> tuple[Any, Any]:
+        from vllm.model_executor.layers.fused_moe.oracle import w4a8
+
+        chosen: tuple[Any, Any] = w4a8.select_w4a8_moe_backend(config=moe)
+        return chosen
+
+    def get_fused_moe_quant_config(self, layer: Any) -> Any:
+        from vllm.model_executor.layers.quantization.utils import humming
+
+        humming_layer(self, layer, "uint4", activations="float8e4m3")
+        return humming.get_humming_moe_quant_config(layer)
+
+    def make_kernel(self, layer: Any) -> Any:
+        from vllm.model_executor.layers.quantization.utils import humming
+
+        return humming.make_humming_moe_kernel(**kernel_parts(self, layer))
+
+
 class Mxint4TrtllmMoE(IntegersMoE):
     """A kernel that vLLM takes only where a variable says so."""
 
@@ -354,6 +437,18 @@ class Mxfp8MarlinMoE(Fp8MoE):
     def view(self, suffix: str, data: torch.Tensor, box: tuple[int, int, int]) -> torch.Tensor:
         del box
         return data.view(torch.float8_e8m0fnu) if suffix == "weight_scale" else data
+
+
+class Mxfp4HummingMoE(Mxfp4MoE):
+    backend_names = ("humming",)
+
+    def view(self, suffix: str, data: torch.Tensor, box: tuple[int, int, int]) -> torch.Tensor:
+        del box
+        return data.view(torch.float8_e8m0fnu) if suffix == "weight_scale" else data
+
+    def get_fused_moe_quant_config(self, layer: Any) -> Any:
+        humming_layer(self, layer, "float4e2m1", "float8e8m0")
+        return super().get_fused_moe_quant_config(layer)
 
 
 class Mxfp4MarlinMoE(Mxfp4MoE):
@@ -575,6 +670,9 @@ _METHODS: dict[str, type[TilepackMoEMethod]] = {
     "w4a16-marlin-channel": MarlinIntegersMoE,
     "w8a16-marlin": MarlinIntegersMoE,
     "w8a16-marlin-channel": MarlinIntegersMoE,
+    "w4a16-humming": HummingIntegersMoE,
+    "w4a8-humming": W4A8HummingMoE,
+    "mxfp4-humming": Mxfp4HummingMoE,
     "mxint4-trtllm": Mxint4TrtllmMoE,
     "fp8-marlin": Fp8BlocksMoE,
     "fp8-marlin-channel": Fp8RowsMarlinMoE,

@@ -47,7 +47,7 @@ def settings(t, to):
 
 
 def convert(t, to, report=None, other=None):
-    """The tensors of the result. With `report` what is read of them, and the way by `other`, too."""
+    """The tensors of the result; with `report` what is read of them, and the way by `other`."""
     with tool.Workdir() as work:
         a, b, c, d = (work.at(name + ".safetensors") for name in ("in", "out", "other", "back"))
         stfile.save(a, source(t))
@@ -99,7 +99,8 @@ def stack(rng, to, e, n, k, group):
     scale = random_bits(rng, e, n, k // group)
     fp8 = to == "w4a8-humming"
     made = rh.codes(rh.for_fp8(plain), 8, True) if fp8 else rh.codes(plain)
-    found = {"weight_packed": tensor("I32", rq.pack_nibbles(codes)), "weight_scale": tensor("BF16", scale)}
+    found = {"weight_packed": tensor("I32", rq.pack_nibbles(codes)),
+             "weight_scale": tensor("BF16", scale)}
     want = {"weight_packed": tensor("I32", made),
             "weight_scale": tensor("BF16", rh.scales(scale, rows, columns // group))}
     if not fp8:

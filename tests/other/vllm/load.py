@@ -123,6 +123,8 @@ def operands(module, method, capability, name):
                            held(kernel, "intermediate_size_per_partition")]
         found.update({key: held(kernel, key) for key in EXPERTS})
         found.update({key: held(kernel.quant_config, key) for key in MORE})
+        configs = held(kernel, "humming_configs") or {}
+        found.update({part + " config": config.to_str() for part, config in configs.items()})
         found.update({key: held(kernel, key) for key in ACTIVATIONS
                       if held(kernel, key) is not None})
         return {key: one for name, value in found.items() for key, one in opened(name, value)}

@@ -4,6 +4,7 @@ a device, and the operators of loading that need one, in torch and numpy.
 The operators are written from the text of what they do (formats/README.md for the layouts of
 w4a8-cutlass and DeepGEMM's scales); they share no code with tilepack. `calls` counts them.
 """
+import contextlib
 import ctypes
 import types
 
@@ -257,6 +258,58 @@ def record_machete(**arguments):
                   arguments["a"].dtype)
 
 
+def humming_repack(inputs, activation_bits, should_preprocess_for_int2fp=False,
+                   use_packed_k_layout=False, **_):
+    """int32 (E, N, K/8) of nibbles -> tiles of Humming's kernels (lib/refhumming.py)."""
+    import refhumming
+    import torch
+
+    codes = codes_of(inputs.transpose(-1, -2), 4).swapaxes(-1, -2)
+    codes = refhumming.for_fp8(codes) if should_preprocess_for_int2fp else codes
+    return torch.from_numpy(refhumming.codes(codes, activation_bits, use_packed_k_layout))
+
+
+def humming_unpack(words, bits):
+    import numpy as np
+    import torch
+
+    codes = codes_of(words.transpose(-1, -2), bits).swapaxes(-1, -2)
+    return torch.from_numpy(np.ascontiguousarray(codes, dtype=np.int32))
+
+
+def humming_pack(codes, bits):
+    import numpy as np
+    import torch
+
+    assert bits == 4
+    eights = codes.contiguous().numpy().astype(np.uint32).reshape(*codes.shape[:-1], -1, 8)
+    words = sum(eights[..., i] << np.uint32(4 * i) for i in range(8))
+    return torch.from_numpy(words.astype(np.uint32).view(np.int32))
+
+
+def humming():
+    """Humming asks a compiled extension for the device, and compiles its operators for it."""
+    import humming.device
+    import humming.ops
+    import humming.transform
+    import torch
+
+    h200 = types.SimpleNamespace(
+        name="NVIDIA H200", is_ppu=False, sm_count=132, sm_version=90, sm_major=9, sm_minor=0,
+        max_threads_per_block=1024, max_threads_per_sm=2048, max_registers_per_sm=65536,
+        l2_cache_size=60 << 20, l2_cache_size_mb=60.0, l1_cache_size=256 << 10,
+        default_smem_size=48 << 10, max_smem_size=227 << 10, max_smem_size_kb=227.0,
+        memory_bandwidth_gbps=4800.0, tensorcore_tops={"float16": 989.0, "float8": 1979.0})
+    extension = types.SimpleNamespace(_DeviceInfo=lambda index: h200)
+    humming.device._get_device_info_extension = lambda: extension
+    humming.device.get_device_index = lambda device=None: 0
+    humming.device.DeviceInfo.__new__ = lambda cls, index=None: humming.device.current_device
+    humming.ops.repack_weight = counted("repack", humming_repack)
+    humming.ops.unpack_weight = humming_unpack
+    humming.ops.pack_weight = humming_pack
+    torch.cuda.device = lambda *args: contextlib.nullcontext()
+
+
 def operators():
     """After vLLM was imported, before a model is built."""
     import torch
@@ -289,6 +342,7 @@ def operators():
     assert marlin_utils._marlin_gemm  # it has registered the operator
     torch.ops.vllm.marlin_gemm = record_marlin
     fp8_utils.transform_sf_into_required_layout = counted("transform", deepgemm_scales)
+    humming()
     QuantFP8.forward_cuda = QuantFP8.forward_native
     torch.Tensor.is_cuda = property(lambda self: True)
     torch.Tensor.cuda = lambda self, *args, **kwargs: self
