@@ -118,7 +118,7 @@ def defaults(formats):
         name = next((w for w in wanted if w in names), None)
         return "-" if name is None else name if name == "as they are" else f"[{name}](#{name})"
 
-    return ["", "What the default kernels of vLLM 0.33 read (for Humming on H100, Marlin's bytes):", ""] + \
+    return ["", "What the default kernels of vLLM 0.33 read (NVFP4 on H100: Marlin's, not Humming's):", ""] + \
         table(["weights"] + GPUS, [[what] + [cell(w) for w in row] for what, row in DEFAULTS])
 
 

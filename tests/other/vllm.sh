@@ -37,6 +37,7 @@ printf '[vllm.general_plugins]\ntilepack = tilepack_llm.vllm:register\n' \
     >"$work/site/tilepack_llm-0.dist-info/entry_points.txt"
 export PYTHONPATH="$root/python:$work/site:$here:$TESTS/lib" TILEPACK_LIBRARY="$build/libtilepack.so" \
     TILEPACK_PROGRAM="$TILEPACK" HOME="$work/home" CUDA_VISIBLE_DEVICES='' HF_HUB_OFFLINE=1 \
+    HUMMING_DISABLE_PARALLEL_BUILD=1 \
     VLLM_LOGGING_LEVEL=WARNING PYTHONDONTWRITEBYTECODE=1
 
 convert() { # source, name, arguments ...
