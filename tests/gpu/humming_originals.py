@@ -7,8 +7,9 @@ Needs torch and humming-kernels 0.1.19, for a GPU of Hopper. Each case is what v
 Humming when it loads a layer (quantization/utils/humming/moe.py, linear.py): schema, sizes,
 padding. What comes out must be golden/engines/humming.safetensors; --write makes that file,
 instead. Each of N more cases of random sizes must be what TILEPACK (else build/tilepack) writes.
-Random codes hold 0: a weight without one is stored with sign and magnitude, which is checked with
-them. Ends with `N passed, N failed` (cases).
+With them: random codes hold 0, and a weight without one is stored with sign and magnitude; on a
+GPU Humming's kernel takes the bytes of such weights all the same, as tilepack writes them, and
+multiplies by their values. Ends with `N passed, N failed` (cases).
 """
 import argparse
 import os
@@ -164,6 +165,72 @@ def magnitudes(rng):
     return different(engine(case, source), want)
 
 
+def values_of(source, case, k):
+    """W [N,K] of a matrix, float32, from its codes, scales and zero points."""
+    kind, _, _, _, group, _, more = case
+    raw = next(source[name] for name in ("in_weight", "in_weight_packed") if name in source).bytes
+    nibbles = np.stack([raw & 15, raw >> 4], axis=-1).reshape(-1, k)
+    if kind == "mxfp4":
+        sizes_of = np.array([0, .5, 1, 1.5, 2, 3, 4, 6], dtype=np.float32)
+        codes = np.where(nibbles & 8, -sizes_of[nibbles & 7], sizes_of[nibbles & 7])
+        scale = np.exp2(source["in_weight_scale"].bits.astype(np.float32) - 127)
+        return codes * np.repeat(scale, group, axis=1)
+    zero = np.full((nibbles.shape[0], k // group), 8, dtype=np.uint8)
+    if "zeros" in more:
+        words = np.ascontiguousarray(source["in_weight_zero_point"].bits.T)  # [J, N/8]
+        packed = words.view(np.uint8).reshape(k // group, -1)
+        zero = np.stack([packed & 15, packed >> 4], axis=-1).reshape(k // group, -1).T
+    codes = nibbles.astype(np.float32) - np.repeat(zero.astype(np.float32), group, axis=1)
+    return codes * np.repeat(source["in_weight_scale"].f32(), group, axis=1)
+
+
+def tame(source, case, rng):
+    """Scales that are powers of two near 1, and no code 0, which stock would store otherwise."""
+    for name, t in list(source.items()):
+        if name.endswith("weight_scale"):
+            power = rng.integers(124, 131, t.shape)
+            bits = power.astype(np.uint8) if case[0] == "mxfp4" else (power << 7).astype(np.uint16)
+            source[name] = tensor(t.dtype, bits)
+        elif name.endswith("weight_packed"):
+            raw = t.bytes.copy()
+            raw = np.where(raw & 15, raw, raw | 1)
+            raw = np.where(raw >> 4, raw, raw | 16).astype(np.uint8)
+            source[name] = Tensor(t.dtype, t.shape, raw.tobytes())
+
+
+def product(case, rng):
+    """Humming's kernel on what tilepack writes, with unit vectors: the columns of the weight."""
+    from humming.forward import humming_forward  # pylint: disable=import-outside-toplevel
+
+    kind, _, n, k, group, dtype, more = case
+    source = inputs(case, rng)
+    tame(source, case, rng)
+    made = {name[4:]: on_device(t) for name, t in converted(case, source).items()}
+    mxfp4 = kind == "mxfp4"
+    config = transform.prepare_layer_config(
+        n, k, schema.HummingWeightSchema(
+            b_dtype=dtypes.float4e2m1 if mxfp4 else dtypes.uint4, has_zero_point="zeros" in more,
+            bs_dtype=dtypes.float8e8m0 if mxfp4 else None, weight_scale_group_size=group),
+        schema.HummingInputSchema(a_dtype=dtypes.float8e4m3 if kind == "w4a8" else None),
+        pad_n_to_multiple=256, pad_k_to_multiple=128, torch_dtype=TORCH[dtype])
+    scale = made["weight_scale"]
+    got = humming_forward(
+        config, inputs=torch.eye(k, dtype=TORCH[dtype], device=DEVICE),
+        weight=made["weight" if mxfp4 else "weight_packed"],
+        weight_scale=scale.view(torch.float8_e8m0fnu) if mxfp4 else scale,
+        zero_point=made.get("weight_zero_point"), hadamard_block_size=0,
+        locks=torch.zeros(8 * 256, dtype=torch.int32, device=DEVICE),
+        compute_config={"use_batch_invariant": False, "use_f16_accum": False, "gemm_type": "dense"})
+    got = got.float().cpu().numpy().T[:n]
+    want = values_of(source, case, k)
+    error = np.abs(got - want).max() / np.abs(want).max()
+    return "" if error <= 4e-3 else f"products are off by {error:.4f}"
+
+
+PRODUCTS = [("int4", 0, 320, 384, 128, "BF16", ()), ("int4", 0, 320, 320, 32, "BF16", ("zeros",)),
+            ("mxfp4", 0, 320, 320, 32, "BF16", ()), ("w4a8", 0, 320, 384, 128, "BF16", ())]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--write")
@@ -187,6 +254,8 @@ def main():
         results[f"{number} {case}"] = different(converted(case, source), engine(case, source))
     if args.random:
         results["sign and magnitude"] = magnitudes(rng)
+    for case in PRODUCTS if args.random and DEVICE == "cuda" else ():
+        results[f"product {case}"] = product(case, rng)
     if args.write:
         stfile.save(args.write, written)
     failed = {name: said for name, said in results.items() if said}

@@ -150,6 +150,7 @@ check inputs "$PYTHON" tests/bytes/inputs.py
 check random "$PYTHON" tests/bytes/random_shapes.py --seconds "${TILEPACK_TEST_SECONDS:-60}"
 check search "$PYTHON" tests/bytes/search.py
 check originals "$PYTHON" tests/gpu/originals.py # torch, torchao, compressed-tensors
+check humming "$PYTHON" tests/gpu/humming_originals.py --random 40 # Humming's functions and kernels
 check consumers "$PYTHON" tests/gpu/consumers.py "$TILEPACK" # vLLM's kernels, DeepGEMM, torch
 check gemm_numbers "$PYTHON" tests/gpu/gemm.py numbers # torch; DeepGEMM where it is installed
 check load "$PYTHON" tests/gpu/load.py "$TILEPACK" # torch
