@@ -497,6 +497,8 @@ load 90 2 ts="$work/mixtral-w4a8-ct" tp="$work/mixtral-w4a8-cutlass" \
     ep="$work/mixtral-w4a8-cutlass,enable_expert_parallel=yes" \
     lts="$work/llama-w4a8-ct" ltp="$work/llama-w4a8-cutlass" \
     kvs="$work/shared-w4a8-ct" kvp="$work/shared-w4a8-cutlass" \
+    v4s="$work/mixtral-hopper-w4a16-ct" v4p="$work/mixtral-hopper-w4a16-humming" \
+    vas="$work/mixtral-hopper-w4a8-ct,moe_backend=humming" vap="$work/mixtral-hopper-w4a8-humming" \
     ots="$work/even" otp="$work/even-mxfp4-triton-hopper" \
     oes="$work/even,$parallel" oep="$work/even-mxfp4-triton-hopper,$parallel" \
     ofs="$work/even,$sm90" ofp="$work/even-mxfp4-flashinfer-sm90"
@@ -509,6 +511,8 @@ for rank in 0 1; do
     equal lts ltp $rank "$rows" o_proj,down_proj
     equal kvs kvp $rank "$rows" o_proj,down_proj
     equal ps pp $rank
+    equal v4s v4p $rank
+    equal vas vap $rank
     equal ots otp $rank
     equal oes oep $rank
     equal ofs ofp $rank
