@@ -20,9 +20,6 @@ enum tp_speed {
     TP_SPEED_DECODED, /* made plain when loaded: saves disk and transfer only */
 };
 
-/* What a weight is used as. Lists of them are bits 1 << use. */
-enum tp_use { TP_USE_LINEAR, TP_USE_EXPERTS, TP_USE_HEAD, TP_USE_EMBEDDING, TP_USES };
-
 /* What it does with a weight that a rule is about. */
 enum tp_verdict {
     TP_VERDICT_REFUSED, /* it does not load */

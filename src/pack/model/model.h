@@ -17,6 +17,9 @@ struct tp_module_pattern {
     const char *text; /* as written */
 };
 
+/* What a weight is used as. Lists of them are bits 1 << use. */
+enum tp_use { TP_USE_LINEAR, TP_USE_EXPERTS, TP_USE_HEAD, TP_USE_EMBEDDING, TP_USES };
+
 /* Modules that stay as they are by default. */
 struct tp_model_keep {
     struct tp_module_pattern *module;

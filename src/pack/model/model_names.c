@@ -90,15 +90,6 @@ bool tp_modules_match(const struct tp_module_pattern *patterns, size_t count, co
     return false;
 }
 
-/* What is asked of entries: all of them, or those of one kind alone. */
-enum kind { ANY, HEADS, EMBEDDINGS, PLAIN };
-
-static bool is_of(const struct tp_model_keep *keep, enum kind kind)
-{
-    return kind == ANY || (kind == HEADS ? keep->head : kind == PLAIN ? keep->plain
-                                                                       : keep->embedding);
-}
-
 /* Whether a pattern of the entry matches at a segment. Few patterns begin as the segment does,
  * which is looked at first: large checkpoints ask millions of times. */
 static bool keep_matches(const struct tp_model_keep *keep, const char *module, const char *at,
@@ -117,18 +108,17 @@ static bool keep_matches(const struct tp_model_keep *keep, const char *module, c
     return false;
 }
 
-/* The entry of one file that keeps the module, or NULL: of the entries of that kind that match at
- * the first segment, the first one. */
+/* The entry of one file that keeps the module, or NULL: of those that match at the first segment,
+ * the first one. */
 static const struct tp_model_keep *find_keep(const struct tp_model_facts *facts, size_t m,
-                                             const char *module, size_t size, enum kind kind)
+                                             const char *module, size_t size)
 {
     const struct tp_model *model = facts->model[m];
     const char *end = module + size;
     for (const char *at = module; at; at = next_segment(at, end))
         for (const struct tp_model_keep *keep = model->keep; keep < model->keep + model->keeps;
              keep++)
-            if (is_of(keep, kind) && !(keep->unknown && facts->known) &&
-                keep_matches(keep, module, at, end))
+            if (!(keep->unknown && facts->known) && keep_matches(keep, module, at, end))
                 return keep;
     return NULL;
 }
@@ -149,7 +139,7 @@ bool tp_name_kept(const struct tp_model_facts *facts, const char *name, struct t
     for (size_t m = 0; m < facts->count; m++) {
         if (tp_modules_match(facts->model[m]->convert, facts->model[m]->converts, name, size))
             return false;
-        const struct tp_model_keep *keep = find_keep(facts, m, name, size, ANY);
+        const struct tp_model_keep *keep = find_keep(facts, m, name, size);
         if (!keep)
             continue;
         *out = (struct tp_kept_name){.why = keep->why};
@@ -167,38 +157,18 @@ bool tp_name_integers(const struct tp_model_facts *facts, const char *name)
     return false;
 }
 
-static const struct tp_model_keep *keep_of(const struct tp_model_facts *facts, const char *module,
-                                           enum kind kind)
+static const struct tp_model_keep *keep_of(const struct tp_model_facts *facts, const char *module)
 {
     const struct tp_model_keep *keep = NULL;
     for (size_t m = 0; m < facts->count && !keep; m++)
-        keep = find_keep(facts, m, module, strlen(module), kind);
+        keep = find_keep(facts, m, module, strlen(module));
     return keep;
-}
-
-/* Whether the entry that keeps the module is of the kind. Most modules are named by none of it, and
- * experts, which there are most of, are no heads or embeddings. */
-static bool is_kept_as(const struct tp_model_facts *facts, const char *module, enum kind kind)
-{
-    if (strstr(module, ".experts.") || !keep_of(facts, module, kind))
-        return false;
-    const struct tp_model_keep *keep = keep_of(facts, module, ANY);
-    return keep && is_of(keep, kind);
-}
-
-bool tp_name_head(const struct tp_model_facts *facts, const char *module)
-{
-    return is_kept_as(facts, module, HEADS);
-}
-
-bool tp_name_embedding(const struct tp_model_facts *facts, const char *module)
-{
-    return is_kept_as(facts, module, EMBEDDINGS);
 }
 
 bool tp_name_plain(const struct tp_model_facts *facts, const char *module)
 {
-    return is_kept_as(facts, module, PLAIN);
+    const struct tp_model_keep *keep = keep_of(facts, module);
+    return keep && keep->plain;
 }
 
 /* Which matrix of an expert is called so; false: none. */
@@ -241,6 +211,17 @@ bool tp_name_expert(const struct tp_model_facts *facts, const char *name,
     const char *rest = out->label + out->label_size;
     return (!*rest || strcmp(rest, ".weight") == 0 || strcmp(rest, ".bias") == 0) &&
            find_matrix(facts, out->label, out->label_size, &out->matrix);
+}
+
+enum tp_use tp_name_use(const struct tp_model_facts *facts, const char *module)
+{
+    struct tp_expert_name expert;
+    if (tp_name_expert(facts, module, &expert))
+        return TP_USE_EXPERTS;
+    const struct tp_model_keep *keep = keep_of(facts, module);
+    return keep && keep->head        ? TP_USE_HEAD
+           : keep && keep->embedding ? TP_USE_EMBEDDING
+                                     : TP_USE_LINEAR;
 }
 
 static bool stack_of(const struct tp_model_stack *stack, const char *name, size_t size,

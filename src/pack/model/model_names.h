@@ -25,9 +25,9 @@ bool tp_name_kept(const struct tp_model_facts *facts, const char *name, struct t
 /* Whether a tensor of integers of that name is of indices or flags, and holds no codes. */
 bool tp_name_integers(const struct tp_model_facts *facts, const char *name);
 
-/* Whether the module is the output head, or a table of embeddings. */
-bool tp_name_head(const struct tp_model_facts *facts, const char *module);
-bool tp_name_embedding(const struct tp_model_facts *facts, const char *module);
+/* What a weight of that name is used as: one of experts one by one, the output head, a table of
+ * embeddings, or else a linear layer. */
+enum tp_use tp_name_use(const struct tp_model_facts *facts, const char *module);
 /* Whether readers build it plain, whatever their lists say. */
 bool tp_name_plain(const struct tp_model_facts *facts, const char *module);
 

@@ -185,19 +185,6 @@ static json_t *not_these(const json_t *names, const json_t *apart)
     return dynamic;
 }
 
-/* Whether an output head is packed, now or before. */
-static bool heads(const struct tp_plan *plan)
-{
-    const struct tp_model_facts *facts = &plan->weights->facts;
-    for (size_t u = 0; u < plan->unit_count; u++)
-        if (plan->units[u].form->format && tp_name_head(facts, plan->units[u].name))
-            return true;
-    for (size_t u = 0; u < plan->kept_unit_count; u++)
-        if (tp_name_head(facts, plan->kept_units[u].name))
-            return true;
-    return false;
-}
-
 /* Whether one of the names is of a module that readers might quantize: what they call it there may
  * be another name. */
 static bool leaves_some(const struct tp_plan *plan, const json_t *kept)
@@ -244,7 +231,7 @@ static json_t *flat(const struct tp_plan *plan, const struct tp_unit *unit, json
     const char *all = json_string_value(json_object_get(facts, "everywhere"));
     if (all && plan->unit_count && !plan->kept_unit_count && !leaves_some(plan, kept))
         tp_json_set(config, all, everywhere(plan));
-    if (heads(plan))
+    if (tp_packs_head(plan))
         tp_json_update(config, json_object_get(facts, "head"));
     json_array_foreach(json_object_get(facts, "kept"), i, key)
         if (strcmp(json_string_value(key), "dynamic") == 0)

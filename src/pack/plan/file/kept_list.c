@@ -346,22 +346,27 @@ static enum tp_code add_stacks(struct lister *l)
     return code;
 }
 
-static bool has_head(const struct lister *l, const struct tp_unit *units, size_t count)
+static bool is_head(const struct tp_unit *unit)
 {
-    for (size_t u = 0; u < count; u++)
-        if (units[u].form->format && tp_name_head(l->facts, units[u].name))
-            return true;
-    return false;
+    return unit->use == TP_USE_HEAD && unit->form->format;
+}
+
+bool tp_packs_head(const struct tp_plan *plan)
+{
+    bool packs = false;
+    for (size_t u = 0; u < plan->unit_count && !packs; u++)
+        packs = is_head(&plan->units[u]);
+    for (size_t u = 0; u < plan->kept_unit_count && !packs; u++)
+        packs = is_head(&plan->kept_units[u]);
+    return packs;
 }
 
 /* Whatever it is called in the file, readers call it lm_head. */
 static enum tp_code add_head(struct lister *l)
 {
     static const char head[] = "lm_head";
-    if (l->form == TP_KEPT_OWN || has_head(l, l->plan->units, l->plan->unit_count) ||
-        has_head(l, l->plan->kept_units, l->plan->kept_unit_count))
-        return TP_OK;
-    return add(l, head, sizeof head - 1);
+    return l->form == TP_KEPT_OWN || tp_packs_head(l->plan) ? TP_OK
+                                                            : add(l, head, sizeof head - 1);
 }
 
 json_t *tp_kept_list(const struct tp_plan *plan, enum tp_kept_form form, struct tp_err *err)

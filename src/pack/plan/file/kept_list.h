@@ -16,4 +16,7 @@ enum tp_kept_form { TP_KEPT_EXACT, TP_KEPT_CT, TP_KEPT_OWN };
  * + TP_E_MEMORY. */
 json_t *tp_kept_list(const struct tp_plan *plan, enum tp_kept_form form, struct tp_err *err);
 
+/* Whether an output head is packed, now or before. */
+bool tp_packs_head(const struct tp_plan *plan);
+
 #endif

@@ -30,17 +30,6 @@ struct judge {
 
 /* ---- what a weight is ---------------------------------------------------------------- */
 
-static enum tp_use use_of(const struct tp_plan *plan, const struct tp_unit *unit)
-{
-    const struct tp_model_facts *facts = &plan->weights->facts;
-    struct tp_expert_name expert;
-    if (unit->form->rank == 3 || tp_name_expert(facts, unit->name, &expert))
-        return TP_USE_EXPERTS;
-    return tp_name_head(facts, unit->name)        ? TP_USE_HEAD
-           : tp_name_embedding(facts, unit->name) ? TP_USE_EMBEDDING
-                                                  : TP_USE_LINEAR;
-}
-
 /* Into how many parts ranks divide its rows, or its columns. Each rank has a whole head of k and v,
  * however few there are. */
 static uint64_t parts_of(const struct judge *j, const struct tp_unit *unit, enum tp_parallel cut)
@@ -66,7 +55,7 @@ static bool ask(const struct judge *j, const struct tp_unit *unit, struct tp_ask
     const uint64_t parts[2] = {parts_of(j, unit, TP_PARALLEL_N), parts_of(j, unit, TP_PARALLEL_K)};
     *asked = (struct tp_asked){.facts = &j->plan->weights->facts,
                                .name = unit->name,
-                               .use = use_of(j->plan, unit),
+                               .use = (enum tp_use)unit->use,
                                .format = form->format,
                                .settings = &form->settings,
                                .size = {form->box.n, form->box.k},

@@ -153,19 +153,18 @@ static bool list_expression(struct targets *t, uint8_t group)
 
 /* Under its own name; of a head, under that which readers give it, too, and of embeddings, which
  * they may make without a name, by the class. */
-static void list_name(struct targets *t, uint8_t group, const char *name)
+static void list_name(struct targets *t, uint8_t group, const struct tp_unit *unit)
 {
     static const char head[] = "lm_head";
-    const struct tp_model_facts *facts = &t->plan->weights->facts;
-    tp_json_append(t->list[group], json_string(name));
-    if (tp_name_embedding(facts, name) && !t->embeds[group]) {
+    tp_json_append(t->list[group], json_string(unit->name));
+    if (unit->use == TP_USE_EMBEDDING && !t->embeds[group]) {
         t->embeds[group] = true;
         tp_json_append(t->list[group], json_string("Embedding"));
     }
-    if (!tp_name_head(facts, name) || t->headed[group])
+    if (unit->use != TP_USE_HEAD || t->headed[group])
         return;
     t->headed[group] = true;
-    if (strcmp(name, head) != 0)
+    if (strcmp(unit->name, head) != 0)
         tp_json_append(t->list[group], json_string(head));
     tp_json_append(t->list[group], json_string("re:.*[.]lm_head$"));
 }
@@ -173,7 +172,8 @@ static void list_name(struct targets *t, uint8_t group, const char *name)
 static enum tp_code list_unit(struct targets *t, size_t u)
 {
     const struct tp_model_facts *facts = &t->plan->weights->facts;
-    const char *name = unit_at(t, u)->name, *at = before_number(name);
+    const struct tp_unit *unit = unit_at(t, u);
+    const char *name = unit->name, *at = before_number(name);
     struct tp_expert_name expert;
     enum tp_code code = TP_OK;
     bool listed = false;
@@ -182,23 +182,22 @@ static enum tp_code list_unit(struct targets *t, size_t u)
             code = make_experts(t, name, expert.prefix, layer);
             listed = code == TP_OK && list_expression(t, t->group[u]);
         }
-    else if (at && !tp_name_head(facts, name) && (code = make_end(t, at)) == TP_OK)
+    else if (at && unit->use != TP_USE_HEAD && (code = make_end(t, at)) == TP_OK)
         listed = list_expression(t, t->group[u]);
     if (!listed && code == TP_OK)
-        list_name(t, t->group[u], name);
+        list_name(t, t->group[u], unit);
     return code;
 }
 
 /* The one group is for "Linear", which heads and embeddings are not. */
 static void list_class(struct targets *t, size_t count)
 {
-    const struct tp_model_facts *facts = &t->plan->weights->facts;
     tp_json_append(t->list[0], json_string("Linear"));
     for (size_t u = 0; u < count; u++) {
-        const char *name = unit_at(t, u)->name;
+        const struct tp_unit *unit = unit_at(t, u);
         if (t->group[u] != TP_NO_GROUP &&
-            (tp_name_head(facts, name) || tp_name_embedding(facts, name)))
-            list_name(t, 0, name);
+            (unit->use == TP_USE_HEAD || unit->use == TP_USE_EMBEDDING))
+            list_name(t, 0, unit);
     }
 }
 

@@ -3,6 +3,7 @@
  */
 #include "pack/plan/unit/build.h"
 
+#include "pack/model/model_names.h"
 #include "pack/os/os.h"
 #include "pack/source/weight_complete.h"
 
@@ -25,6 +26,12 @@ void tp_builder_close(struct tp_builder *b)
     tp_names_close(&b->interleaved);
 }
 
+static enum tp_use use_of(const struct tp_plan *plan, const struct tp_unit *unit)
+{
+    return unit->form->rank == 3 ? TP_USE_EXPERTS
+                                 : tp_name_use(&plan->weights->facts, unit->name);
+}
+
 enum tp_code tp_plan_add_unit(struct tp_builder *b, struct tp_unit *unit)
 {
     struct tp_plan *plan = b->plan;
@@ -37,6 +44,7 @@ enum tp_code tp_plan_add_unit(struct tp_builder *b, struct tp_unit *unit)
         tp_unit_close(unit);
         return code;
     }
+    unit->use = (uint8_t)use_of(plan, unit);
     plan->units[plan->unit_count++] = *unit;
     return TP_OK;
 }
@@ -117,8 +125,10 @@ static enum tp_code add_kept_unit(struct tp_builder *b, uint32_t w)
     if (code)
         return code;
     struct tp_unit *unit = &plan->kept_units[plan->kept_unit_count++];
-    code = tp_unit_of_weight(plan, unit, TP_UNIT_REPACK, w, b->err);
-    return code ? code : note_gptq(b, w, unit);
+    if ((code = tp_unit_of_weight(plan, unit, TP_UNIT_REPACK, w, b->err)))
+        return code;
+    unit->use = (uint8_t)use_of(plan, unit);
+    return note_gptq(b, w, unit);
 }
 
 void tp_plan_leave_out(struct tp_builder *b, const struct tp_tensor *tensor)

@@ -70,6 +70,7 @@ struct tp_unit {
     struct tp_importance_ref *importance; /* of each expert, when a file's numbers are used */
     uint32_t output[TP_MAX_OUT]; /* index into plan.outputs */
     uint32_t file;
+    uint8_t use;               /* enum tp_use */
     uint8_t scale_shift;       /* of E5M3 scales that are taken over: tp_args.scale_shift */
     uint32_t stats;            /* group that shares a global scale, or UINT32_MAX; of a stack
                                   that of expert 0, the others follow */

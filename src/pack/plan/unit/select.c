@@ -182,7 +182,7 @@ static enum tp_code take(struct tp_builder *b, uint32_t w, struct tp_rule *rule)
     if (strstr(tp_weight_at(b, w)->name, "{e}"))
         return tp_choice_keep(b, w, true, "its name holds {e}, which stands for the numbers of "
                               "experts where names are recorded");
-    if (tp_name_embedding(&b->plan->weights->facts, b->plan->weights->items[w].name) &&
+    if (tp_name_use(&b->plan->weights->facts, tp_weight_at(b, w)->name) == TP_USE_EMBEDDING &&
         !takes_embeddings(rule->format))
         return tp_choice_keep(b, w, true, "a table of embeddings, which no reader takes in %s",
                               rule->format->name);
