@@ -114,8 +114,9 @@ static void fused_sets(void **state)
 
 static bool matches(const char *pattern, const char *module)
 {
-    struct tp_module_pattern compiled = {pattern};
-    return tp_module_matches(&compiled, module, strlen(module));
+    struct tp_module_pattern compiled;
+    return tp_module_pattern_of(pattern, &compiled) &&
+           tp_modules_match(&compiled, 1, module, strlen(module));
 }
 
 static void patterns(void **state)

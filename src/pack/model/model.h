@@ -6,16 +6,11 @@
 #define TP_PACK_MODEL_H
 
 #include "base/error.h"
+#include "pack/text/module_pattern.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
-
-/* A run of whole segments of a module's name: "self_attn.q_proj", "*norm*", "^visual",
- * "gate$". A '*' stands for any characters but a dot. */
-struct tp_module_pattern {
-    const char *text; /* as written */
-};
 
 /* What a weight is used as. Lists of them are bits 1 << use. */
 enum tp_use { TP_USE_LINEAR, TP_USE_EXPERTS, TP_USE_HEAD, TP_USE_EMBEDDING, TP_USES };

@@ -38,89 +38,24 @@ static const char *last_segment(const char *name, size_t *size)
     return name + start;
 }
 
-/* Whether the pattern stands for a run of whole segments that begins at `at`. When it goes
- * wrong, the latest '*' takes one byte more: earlier ones need not. */
-static bool run_matches(const char *pattern, const char *at, const char *end)
-{
-    const char *star = NULL, *taken = NULL;
-    for (;;) {
-        bool over = at == end || *at == '.';
-        if (*pattern == '*') {
-            star = ++pattern;
-            taken = at;
-        } else if (over && (*pattern == '\0' || (*pattern == '$' && at == end))) {
-            return true;
-        } else if (at < end && *pattern == *at) {
-            pattern++;
-            if (*at++ == '.')
-                star = NULL; /* it stands for no dot */
-        } else if (star && taken < end && *taken != '.') {
-            pattern = star;
-            at = ++taken;
-        } else {
-            return false;
-        }
-    }
-}
-
-/* Behind the next dot, or NULL: the last segment was seen. Segments may be empty. */
-static const char *next_segment(const char *at, const char *end)
-{
-    const char *dot = memchr(at, '.', (size_t)(end - at));
-    return dot ? dot + 1 : NULL;
-}
-
-bool tp_module_matches(const struct tp_module_pattern *pattern, const char *module, size_t size)
-{
-    const char *text = pattern->text, *end = module + size;
-    if (*text == '^')
-        return run_matches(text + 1, module, end);
-    for (const char *at = module; at; at = next_segment(at, end))
-        if (run_matches(text, at, end))
-            return true;
-    return false;
-}
-
-bool tp_modules_match(const struct tp_module_pattern *patterns, size_t count, const char *module,
-                      size_t size)
-{
-    for (size_t i = 0; i < count; i++)
-        if (tp_module_matches(&patterns[i], module, size))
-            return true;
-    return false;
-}
-
-/* Whether a pattern of the entry matches at a segment. Few patterns begin as the segment does,
- * which is looked at first: large checkpoints ask millions of times. */
-static bool keep_matches(const struct tp_model_keep *keep, const char *module, const char *at,
-                         const char *end)
-{
-    for (size_t p = 0; p < keep->modules; p++) {
-        const char *text = keep->module[p].text;
-        bool first = *text == '^';
-        text += first;
-        bool may = *text == *at;
-        if (*text == '*')
-            may = !isalpha((unsigned char)text[1]) || memchr(at, text[1], (size_t)(end - at));
-        if (may && (!first || at == module) && run_matches(text, at, end))
-            return true;
-    }
-    return false;
-}
-
 /* The entry of one file that keeps the module, or NULL: of those that match at the first segment,
  * the first one. */
 static const struct tp_model_keep *find_keep(const struct tp_model_facts *facts, size_t m,
                                              const char *module, size_t size)
 {
     const struct tp_model *model = facts->model[m];
-    const char *end = module + size;
-    for (const char *at = module; at; at = next_segment(at, end))
-        for (const struct tp_model_keep *keep = model->keep; keep < model->keep + model->keeps;
-             keep++)
-            if (!(keep->unknown && facts->known) && keep_matches(keep, module, at, end))
-                return keep;
-    return NULL;
+    const uint64_t pairs = tp_module_pairs(module, size);
+    const struct tp_model_keep *found = NULL;
+    const char *first = NULL;
+    for (const struct tp_model_keep *keep = model->keep; keep < model->keep + model->keeps; keep++)
+        for (size_t p = 0; p < keep->modules && !(keep->unknown && facts->known); p++) {
+            const char *at = tp_module_find(&keep->module[p], module, size, pairs);
+            if (at && (!found || at < first)) {
+                found = keep;
+                first = at;
+            }
+        }
+    return found;
 }
 
 bool tp_name_kept(const struct tp_model_facts *facts, const char *name, struct tp_kept_name *out)

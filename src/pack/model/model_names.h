@@ -31,12 +31,6 @@ enum tp_use tp_name_use(const struct tp_model_facts *facts, const char *module);
 /* Whether readers build it plain, whatever their lists say. */
 bool tp_name_plain(const struct tp_model_facts *facts, const char *module);
 
-/* Whether the module's name has a run of segments that the pattern stands for. */
-bool tp_module_matches(const struct tp_module_pattern *pattern, const char *module, size_t size);
-/* Whether one of them does. */
-bool tp_modules_match(const struct tp_module_pattern *patterns, size_t count, const char *module,
-                      size_t size);
-
 /* "X.experts.7.gate_proj.weight" and its like. */
 struct tp_expert_name {
     size_t prefix;     /* length of "X.experts" */

@@ -3,6 +3,7 @@
 
 #include "base/suffix.h"
 #include "pack/os/os.h"
+#include "pack/text/module_pattern.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -15,28 +16,11 @@ enum tp_code tp_json_wrong(const struct tp_json_place *at, const char *key, cons
     return tp_fail(at->err, TP_E_INPUT, "\"%s\" %s", key, what);
 }
 
-/* Segments between dots, none of them empty; '^' only in front, '$' only at the end. */
-static bool is_pattern(const char *text)
+/* A text of that kind. Returns what is wrong with it, or NULL. */
+static const char *read_text(enum tp_json_kind kind, const char *text, char *to)
 {
-    text += *text == '^';
-    for (bool empty = true;; text++) {
-        if (*text == '.' || *text == '\0' || *text == '$') {
-            if (empty || (*text == '$' && text[1]))
-                return false;
-            if (*text != '.')
-                return true;
-            empty = true;
-        } else if (*text == '^') {
-            return false;
-        } else {
-            empty = false;
-        }
-    }
-}
-
-/* What is wrong with a text of that kind, or NULL. */
-static const char *text_fault(enum tp_json_kind kind, const char *text)
-{
+    const bool modules = kind == TP_JSON_MODULE || kind == TP_JSON_MODULES;
+    struct tp_module_pattern pattern;
     if (!text || !*text)
         return kind == TP_JSON_TEXTS || kind == TP_JSON_MODULES ? "holds something that is no text"
                                                                 : "is no text";
@@ -44,9 +28,12 @@ static const char *text_fault(enum tp_json_kind kind, const char *text)
         return "is no segment of a name";
     if (kind == TP_JSON_STACK && (!strchr(text, '.') || strpbrk(text, "*^$")))
         return "is no run of segments, such as \"experts.down_proj\"";
-    if ((kind == TP_JSON_STACK || kind == TP_JSON_MODULE || kind == TP_JSON_MODULES) &&
-        !is_pattern(text))
+    if ((modules || kind == TP_JSON_STACK) && !tp_module_pattern_of(text, &pattern))
         return "holds something that is no module's name";
+    if (modules)
+        memcpy(to, &pattern, sizeof pattern);
+    else
+        memcpy(to, &text, sizeof text);
     return NULL;
 }
 
@@ -89,7 +76,9 @@ static enum tp_code read_number(const struct tp_json_place *at, const struct tp_
 static enum tp_code read_list(const struct tp_json_place *at, const struct tp_json_field *field,
                               const json_t *array, char *out)
 {
-    const size_t size = field->of ? field->size : sizeof(const char *);
+    const size_t size = field->of                        ? field->size
+                        : field->kind == TP_JSON_MODULES ? sizeof(struct tp_module_pattern)
+                                                         : sizeof(const char *);
     size_t *count = (size_t *)(void *)(out + field->count);
     if (!json_array_size(array))
         return tp_json_wrong(at, field->key, "is no list of values");
@@ -98,15 +87,14 @@ static enum tp_code read_list(const struct tp_json_place *at, const struct tp_js
     enum tp_code code = items ? TP_OK : TP_E_MEMORY;
     while (*count < json_array_size(array) && code == TP_OK) {
         const json_t *value = json_array_get(array, *count);
-        const char *text = json_string_value(value);
         struct tp_json_place in = {field->key, *count, at->err};
         char *item = items + size * (*count)++; /* what is half made is freed as well */
+        const char *fault =
+            field->of ? NULL : read_text(field->kind, json_string_value(value), item);
         if (field->of)
             code = tp_json_fields(&in, field->of, value, item);
-        else if (text_fault(field->kind, text))
-            code = tp_json_wrong(at, field->key, text_fault(field->kind, text));
-        else
-            memcpy(item, &text, sizeof text);
+        else if (fault)
+            code = tp_json_wrong(at, field->key, fault);
     }
     return code;
 }
@@ -114,7 +102,7 @@ static enum tp_code read_list(const struct tp_json_place *at, const struct tp_js
 static enum tp_code read_field(const struct tp_json_place *at, const struct tp_json_field *field,
                                const json_t *value, char *out)
 {
-    const char *text = json_string_value(value), *fault;
+    const char *fault;
     if (field->kind == TP_JSON_YES || field->kind == TP_JSON_NO)
         *(bool *)(out + field->at) = value ? json_is_true(value) : field->kind == TP_JSON_YES;
     if (!value)
@@ -144,8 +132,7 @@ static enum tp_code read_field(const struct tp_json_place *at, const struct tp_j
         return tp_json_wrong(at, field->key, "is no key any more: what readers take, refuse and "
                                              "misread stands in engines/");
     default:
-        memcpy(out + field->at, &text, sizeof text);
-        fault = text_fault(field->kind, text);
+        fault = read_text(field->kind, json_string_value(value), out + field->at);
         return fault ? tp_json_wrong(at, field->key, fault) : TP_OK;
     }
 }

@@ -15,7 +15,7 @@ enum tp_json_kind {
     TP_JSON_TEXT,
     TP_JSON_SEGMENT,  /* a text: one segment of a name */
     TP_JSON_STACK,    /* a text: two segments of a name, or more */
-    TP_JSON_MODULE,   /* a text: a run of segments of a module's name, see models/README.md */
+    TP_JSON_MODULE,   /* a text, as a struct tp_module_pattern: see models/README.md */
     TP_JSON_WORD,     /* one of some words: its number, as an int */
     TP_JSON_SECOND,   /* one of two words: whether it is the second one */
     TP_JSON_YES,      /* true or false; true where it is missing */
@@ -25,7 +25,7 @@ enum tp_json_kind {
     TP_JSON_MOVED,    /* a key of former files that is refused: engines/ says it */
     TP_JSON_BITS,     /* a list of some words: a bit for each, as an unsigned */
     TP_JSON_TEXTS,    /* a list of texts */
-    TP_JSON_MODULES,  /* a list of patterns */
+    TP_JSON_MODULES,  /* a list of such patterns */
     TP_JSON_OBJECTS,  /* a list of objects */
     TP_JSON_OBJECT,   /* fields of the same struct, in an object of their own */
 };

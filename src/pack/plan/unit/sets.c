@@ -85,7 +85,7 @@ static const struct tp_model_merged *find_merged(const struct tp_builder *b, con
     const struct tp_model_facts *facts = facts_of(b);
     for (size_t m = 0; m < facts->count; m++)
         for (size_t i = 0; i < facts->model[m]->mergeds; i++)
-            if (tp_module_matches(&facts->model[m]->merged[i].module, module, strlen(module)))
+            if (tp_modules_match(&facts->model[m]->merged[i].module, 1, module, strlen(module)))
                 return &facts->model[m]->merged[i];
     return NULL;
 }
