@@ -178,12 +178,23 @@ bool tp_rule_concerns(const struct tp_engine_rule *rule, const struct tp_model_f
 bool tp_rule_hits(const struct tp_engine_rule *rule, const struct tp_asked *asked);
 bool tp_rule_breaks(const struct tp_engine_rule *rule, const struct tp_asked *asked);
 
-/* What the first engine asks of the rows of weights of that name in that format, or NULL. */
-const struct tp_engine_merge *tp_engine_merges(const char *name, const char *format);
+/* What engines ask of the weights of a model in one format: found once, asked of many. {0}: of
+ * none yet. */
+struct tp_engine_asks {
+    const struct tp_format *format;
+    const struct tp_engine_rule **keep; /* with the verdict KEPT, of engines that read it */
+    const struct tp_engine_merge **merge;
+    size_t keeps, merges;
+};
+/* Finds it, unless it is known. TP_E_MEMORY. */
+enum tp_code tp_engine_asks_of(struct tp_engine_asks *asks, const struct tp_model_facts *facts,
+                               const struct tp_format *format, struct tp_err *err);
+void tp_engine_asks_close(struct tp_engine_asks *asks); /* legal on {0} and twice */
 
-/* Why weights of that name stay plain by default in that format: what the first rule with the
- * verdict KEPT says, or NULL. */
-const char *tp_engine_keeps(const struct tp_model_facts *facts, const char *name,
-                            const struct tp_format *format);
+/* What the first engine asks of the rows of weights of that name, or NULL. */
+const struct tp_engine_merge *tp_engine_merges(const struct tp_engine_asks *asks, const char *name);
+
+/* Why weights of that name stay plain by default: what the first rule says, or NULL. */
+const char *tp_engine_keeps(const struct tp_engine_asks *asks, const char *name);
 
 #endif

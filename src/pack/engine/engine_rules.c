@@ -3,7 +3,9 @@
 
 #include "base/suffix.h"
 #include "pack/model/model_names.h"
+#include "pack/os/os.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* A file that is asked about the model. */
@@ -61,32 +63,62 @@ bool tp_rule_breaks(const struct tp_engine_rule *rule, const struct tp_asked *as
            (!rule->divided || asked->divided[rule->dim]) && tp_rule_hits(rule, asked);
 }
 
-const char *tp_engine_keeps(const struct tp_model_facts *facts, const char *name,
-                            const struct tp_format *format)
+/* There is room for what it asks. */
+static void add_asks(struct tp_engine_asks *asks, const struct tp_model_facts *facts,
+                     const struct tp_engine *engine)
 {
-    size_t count;
+    const char *format = asks->format->name;
+    const bool reads = tp_engine_reads(engine, format);
+    for (size_t i = 0; i < engine->families && reads; i++)
+        if (engine->family[i].verdict == TP_VERDICT_KEPT &&
+            tp_rule_concerns(&engine->family[i], facts, format))
+            asks->keep[asks->keeps++] = &engine->family[i];
+    for (size_t i = 0; i < engine->merges; i++)
+        if (tp_word_of(format, engine->merge[i].format, engine->merge[i].formats) >= 0)
+            asks->merge[asks->merges++] = &engine->merge[i];
+}
+
+enum tp_code tp_engine_asks_of(struct tp_engine_asks *asks, const struct tp_model_facts *facts,
+                               const struct tp_format *format, struct tp_err *err)
+{
+    size_t count, families = 1, merges = 1;
+    if (asks->format == format)
+        return TP_OK;
     const struct tp_engine *const *all = tp_engines(&count);
+    for (size_t e = 0; e < count; e++) {
+        families += all[e]->families;
+        merges += all[e]->merges;
+    }
+    tp_engine_asks_close(asks);
+    asks->keep = tp_os_zalloc(families, sizeof *asks->keep, err);
+    asks->merge = tp_os_zalloc(merges, sizeof *asks->merge, err);
+    if (!asks->keep || !asks->merge)
+        return TP_E_MEMORY;
+    asks->format = format;
     for (size_t e = 0; e < count; e++)
-        for (size_t i = 0; i < all[e]->families; i++) {
-            const struct tp_engine_rule *rule = &all[e]->family[i];
-            if (rule->verdict == TP_VERDICT_KEPT && tp_rule_concerns(rule, facts, format->name) &&
-                in_modules(rule->module, rule->modules, name) &&
-                tp_engine_reads(all[e], format->name))
-                return rule->says;
-        }
+        add_asks(asks, facts, all[e]);
+    return TP_OK;
+}
+
+void tp_engine_asks_close(struct tp_engine_asks *asks)
+{
+    free(asks->keep);
+    free(asks->merge);
+    *asks = (struct tp_engine_asks){0};
+}
+
+const char *tp_engine_keeps(const struct tp_engine_asks *asks, const char *name)
+{
+    for (size_t i = 0; i < asks->keeps; i++)
+        if (in_modules(asks->keep[i]->module, asks->keep[i]->modules, name))
+            return asks->keep[i]->says;
     return NULL;
 }
 
-const struct tp_engine_merge *tp_engine_merges(const char *name, const char *format)
+const struct tp_engine_merge *tp_engine_merges(const struct tp_engine_asks *asks, const char *name)
 {
-    size_t count;
-    const struct tp_engine *const *all = tp_engines(&count);
-    for (size_t e = 0; e < count; e++)
-        for (size_t i = 0; i < all[e]->merges; i++) {
-            const struct tp_engine_merge *merge = &all[e]->merge[i];
-            if (tp_word_of(format, merge->format, merge->formats) >= 0 &&
-                in_modules(merge->module, merge->modules, name))
-                return merge;
-        }
+    for (size_t i = 0; i < asks->merges; i++)
+        if (in_modules(asks->merge[i]->module, asks->merge[i]->modules, name))
+            return asks->merge[i];
     return NULL;
 }

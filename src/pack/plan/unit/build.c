@@ -21,6 +21,7 @@ void tp_builder_close(struct tp_builder *b)
     free(b->unread);
     b->unread = NULL;
     tp_shared_close(&b->rules);
+    tp_engine_asks_close(&b->asks);
     tp_names_close(&b->with_gate);
     tp_names_close(&b->with_up);
     tp_names_close(&b->interleaved);

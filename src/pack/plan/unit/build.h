@@ -7,6 +7,7 @@
 #ifndef TP_PACK_PLAN_BUILD_H
 #define TP_PACK_PLAN_BUILD_H
 
+#include "pack/engine/engine.h"
 #include "pack/plan/unit/plan.h"
 #include "pack/source/source_ignore.h"
 #include "pack/text/name_set.h"
@@ -35,6 +36,7 @@ struct tp_builder {
     struct tp_choice *choices; /* per weight; freed when the units are made */
     bool *left_out;            /* per tensor of the checkpoint: it is not copied
                                   (tp_plan_leave_out()); freed when the units are made */
+    struct tp_engine_asks asks; /* of the format of the weight that was looked at last */
     struct tp_shared rules;    /* struct tp_rule: with choices that follow the source (exact.c) */
     struct tp_name_key *packed_biases; /* weights that are biases, by name (biases.c) */
     size_t packed_bias_count;

@@ -222,8 +222,10 @@ static enum tp_code choose(struct tp_builder *b, uint32_t w)
     const char *reason = NULL;
     if (code == TP_OK && !asked)
         code = default_reason(b, w, name, &reason);
-    if (!reason && !asked && rule && rule->format)
-        reason = tp_engine_keeps(&b->plan->weights->facts, name, rule->format);
+    if (code == TP_OK && !reason && !asked && rule && rule->format &&
+        (code = tp_engine_asks_of(&b->asks, &b->plan->weights->facts, rule->format, b->err)) ==
+            TP_OK)
+        reason = tp_engine_keeps(&b->asks, name);
     if (code)
         return code;
     if (!reason && rule && rule->format && is_no_weight(tp_weight_at(b, w), name))

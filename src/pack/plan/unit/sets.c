@@ -6,7 +6,6 @@
  */
 #include "pack/plan/unit/build.h"
 
-#include "pack/engine/engine.h"
 #include "pack/model/model_names.h"
 #include "pack/os/os.h"
 #include "pack/text/name_set.h"
@@ -21,10 +20,13 @@ struct unsuited_set {
     uint32_t weight; /* the first such member */
 };
 struct unsuited {
+    uint8_t *fault; /* enum fault, of each weight */
     struct unsuited_set *sets;
     size_t count, capacity;
     struct tp_names keys; /* numbered like the sets */
 };
+/* What speaks against a weight by itself. */
+enum fault { FITS, BREAKS_NEED, BREAKS_MERGE };
 
 static const struct tp_model_facts *facts_of(const struct tp_builder *b)
 {
@@ -106,18 +108,23 @@ static uint64_t rows_from(const struct tp_builder *b, const char *name,
     return rows;
 }
 
-static const struct tp_engine_merge *merge_of(const struct tp_builder *b, uint32_t w)
+/* What is asked of the rows of a chosen weight that is merged, or NULL: what is packed stays so. */
+static enum tp_code merge_of(struct tp_builder *b, uint32_t w, const struct tp_engine_merge **merge)
 {
     const struct tp_rule *rule = b->choices[w].rule;
-    bool asked = rule && rule->format && !b->request->merged && !tp_weight_at(b, w)->form->format;
-    return asked ? tp_engine_merges(tp_weight_at(b, w)->name, rule->format->name) : NULL;
+    *merge = NULL;
+    if (!rule || b->request->merged || tp_weight_at(b, w)->form->format)
+        return TP_OK;
+    enum tp_code code = tp_engine_asks_of(&b->asks, facts_of(b), rule->format, b->err);
+    if (code == TP_OK)
+        *merge = tp_engine_merges(&b->asks, tp_weight_at(b, w)->name);
+    return code;
 }
 
 /* Whether its rows, or those of a part, end where the reader cannot merge it. */
-static bool breaks_merge(const struct tp_builder *b, uint32_t w)
+static bool breaks_merge(const struct tp_builder *b, uint32_t w, const struct tp_engine_merge *asks)
 {
     const struct tp_weight *weight = tp_weight_at(b, w);
-    const struct tp_engine_merge *asks = merge_of(b, w); /* what is packed stays so */
     char key[TP_FULL_NAME];
     struct tp_stack_name stack;
     struct tp_fused_name fused;
@@ -217,12 +224,26 @@ static enum tp_code add_unsuited(struct tp_builder *b, uint32_t w, const char *k
     return code;
 }
 
+/* Notes what speaks against the weight, and so against its set. */
+static enum tp_code look_at(struct tp_builder *b, uint32_t w, struct unsuited *unsuited)
+{
+    const struct tp_engine_merge *merge;
+    char key[TP_FULL_NAME];
+    enum tp_code code = merge_of(b, w, &merge);
+    if (breaks_need(b, w))
+        unsuited->fault[w] = BREAKS_NEED;
+    else if (breaks_merge(b, w, merge))
+        unsuited->fault[w] = BREAKS_MERGE;
+    return code || !unsuited->fault[w] || !set_key(b, w, key) ? code
+                                                              : add_unsuited(b, w, key, unsuited);
+}
+
 /* Keeps the members of the set that could be converted by themselves. */
 static enum tp_code keep_sibling(struct tp_builder *b, uint32_t w, const struct unsuited *unsuited)
 {
     char key[TP_FULL_NAME];
     int64_t set = set_key(b, w, key) ? tp_names_find(&unsuited->keys, key, strlen(key)) : -1;
-    if (set < 0 || breaks_need(b, w) || breaks_merge(b, w))
+    if (set < 0 || unsuited->fault[w])
         return TP_OK;
     return tp_choice_keep(b, w, true, "engines fuse it with %s, which cannot be converted",
                           tp_weight_at(b, unsuited->sets[set].weight)->name);
@@ -230,10 +251,10 @@ static enum tp_code keep_sibling(struct tp_builder *b, uint32_t w, const struct 
 
 static enum tp_code keep_unmerged(struct tp_builder *b, uint32_t w)
 {
-    if (breaks_need(b, w) || !breaks_merge(b, w))
-        return TP_OK;
-    return tp_choice_keep(b, w, true, "%s; --merged convert converts it all the same",
-                          merge_of(b, w)->says);
+    const struct tp_engine_merge *merge;
+    enum tp_code code = merge_of(b, w, &merge);
+    return code ? code : tp_choice_keep(b, w, true, "%s; --merged convert converts it all the same",
+                                        merge->says);
 }
 
 /* The set that engines merge of which the weight is a part, whether it is chosen or not. Experts
@@ -323,22 +344,22 @@ static enum tp_code keep_incomplete(struct tp_builder *b)
 
 enum tp_code tp_plan_keep_sets(struct tp_builder *b)
 {
-    struct unsuited unsuited = {0};
-    char key[TP_FULL_NAME];
-    enum tp_code code = b->rules.count ? agree(b) : TP_OK;
     uint32_t total = (uint32_t)b->plan->weights->count;
+    struct unsuited unsuited = {.fault = tp_os_zalloc(total + 1, 1, b->err)};
+    enum tp_code code = !unsuited.fault ? TP_E_MEMORY : b->rules.count ? agree(b) : TP_OK;
     if (code == TP_OK && !b->request->merged)
         code = keep_incomplete(b);
     for (uint32_t w = 0; w < total && code == TP_OK; w++)
-        if ((breaks_need(b, w) || breaks_merge(b, w)) && set_key(b, w, key))
-            code = add_unsuited(b, w, key, &unsuited);
+        code = look_at(b, w, &unsuited);
     for (uint32_t w = 0; w < total && unsuited.count && code == TP_OK; w++)
         code = keep_sibling(b, w, &unsuited);
     for (uint32_t w = 0; w < total && code == TP_OK; w++)
-        code = keep_unmerged(b, w);
+        if (unsuited.fault[w] == BREAKS_MERGE)
+            code = keep_unmerged(b, w);
     for (size_t i = 0; i < unsuited.count; i++)
         free(unsuited.sets[i].key);
     free(unsuited.sets);
+    free(unsuited.fault);
     tp_names_close(&unsuited.keys);
     return code;
 }
