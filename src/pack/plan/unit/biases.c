@@ -178,7 +178,7 @@ const char *tp_plan_bias_reason(const struct tp_builder *b, const struct tp_unit
     const struct tp_format *format = unit->form->format;
     const struct tp_weight_form *form = NULL;
     struct parts first, parts;
-    if ((!tp_format_bias(format) && !moves_rows(format)) || !has_biases(b))
+    if (!has_biases(b) || (!tp_format_bias(format) && !moves_rows(format)))
         return NULL;
     find_parts(b, unit, 0, &first);
     for (uint64_t e = 0; e < unit->form->box.e; e++) {
@@ -256,10 +256,10 @@ static void take(struct tp_builder *b, const struct tp_unit *unit)
 enum tp_code tp_plan_bias_of(struct tp_builder *b, const struct tp_unit *of, struct tp_unit *unit,
                              struct tp_unit_form *form)
 {
-    const struct tp_format *format = tp_format_bias(of->form->format);
+    const struct tp_format *format = has_biases(b) ? tp_format_bias(of->form->format) : NULL;
     struct parts parts;
     *unit = (struct tp_unit){.form = form, .stats = UINT32_MAX};
-    if (!format || !has_biases(b))
+    if (!format)
         return TP_OK;
     find_parts(b, of, 0, &parts);
     if (parts.view[0].weight == TP_NO_TENSOR)

@@ -43,7 +43,10 @@ static struct tp_unit *unit_start(const struct tp_builder *b, uint32_t w, struct
 static void unit_part(struct tp_unit *unit, const struct tp_format *format, enum tp_part part)
 {
     struct tp_unit_form *form = unit->form;
-    form->format = tp_format_for(format, part);
+    const struct tp_format *of_part = tp_format_for(format, part);
+    if (of_part == form->format)
+        return; /* as unit_start() made it */
+    form->format = of_part;
     tp_format_op(form->format, &form->settings, &form->op);
     form->outs = form->op.outs;
 }
@@ -187,6 +190,8 @@ static bool is_wide(const struct tp_unit *unit, const struct tp_format *format)
 {
     uint64_t sides = 0, wide_sides = 0;
     const struct tp_format *wide = tp_format_for(format, TP_PART_WIDE);
+    if (wide == format)
+        return false;
     uint64_t area = area_of(unit, format, &sides), wide_area = area_of(unit, wide, &wide_sides);
     return wide_area && (wide_area < area || (wide_area == area && wide_sides < sides));
 }
