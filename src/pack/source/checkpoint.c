@@ -75,6 +75,24 @@ const struct tp_tensor *tp_checkpoint_find(const struct tp_checkpoint *ckpt, con
     return bsearch(name, ckpt->tensors, ckpt->tensor_count, sizeof *ckpt->tensors, compare_name);
 }
 
+enum { NEAR = 8 }; /* neighbours that are looked at one by one */
+
+const struct tp_tensor *tp_checkpoint_near(const struct tp_checkpoint *ckpt, uint32_t from,
+                                           const char *name)
+{
+    int first = 0;
+    for (size_t i = from, steps = 0; i < ckpt->tensor_count && steps < NEAR; steps++) {
+        int order = strcmp(name, ckpt->tensors[i].name);
+        if (order == 0)
+            return &ckpt->tensors[i];
+        if (first && (order < 0) != (first < 0))
+            return NULL; /* it would have been between these two */
+        first = order;
+        i += order < 0 ? SIZE_MAX : 1; /* before 0: ends as behind the last one does */
+    }
+    return tp_checkpoint_find(ckpt, name);
+}
+
 static _Thread_local struct {
     tp_checkpoint_seen *seen;
     void *arg;

@@ -127,6 +127,9 @@ uint64_t tp_checkpoint_largest_frame(const struct tp_checkpoint *ckpt, const cha
 
 /* NULL when there is none of that name. */
 const struct tp_tensor *tp_checkpoint_find(const struct tp_checkpoint *ckpt, const char *name);
+/* The same, quickly where the name lies near that of tensor `from`, any number: they are sorted. */
+const struct tp_tensor *tp_checkpoint_near(const struct tp_checkpoint *ckpt, uint32_t from,
+                                           const char *name);
 
 /* Is told of bytes of a file that were read, by the thread that has named it; NULL: nobody is. What
  * it fails with is the reading's failure. */

@@ -14,34 +14,16 @@ uint32_t tp_finder_index(const struct tp_finder *f, const struct tp_tensor *tens
     return tensor ? (uint32_t)(tensor - f->ckpt->tensors) : TP_NO_TENSOR;
 }
 
-enum { NEAR = 8 }; /* neighbours that are looked at one by one */
-
-/* The tensor whose name is prefix and suffix, or NULL. Names are sorted, so it is mostly
- * near `from`: a tensor of the same weight, or of the weight before. */
 const struct tp_tensor *tp_finder_near(const struct tp_finder *f, uint32_t from,
                                          const char *prefix, size_t prefix_size,
                                          const char *suffix)
 {
-    const struct tp_checkpoint *ckpt = f->ckpt;
     char wanted[2048];
-    int first = 0;
     if (prefix_size + strlen(suffix) + 1 > sizeof wanted)
         return NULL;
-    for (size_t i = from, steps = 0; i < ckpt->tensor_count && steps < NEAR; steps++) {
-        const char *name = ckpt->tensors[i].name;
-        int order = strncmp(prefix, name, prefix_size);
-        if (order == 0)
-            order = strcmp(suffix, name + prefix_size);
-        if (order == 0)
-            return &ckpt->tensors[i];
-        if (first && (order < 0) != (first < 0))
-            return NULL; /* it would have been between these two */
-        first = order;
-        i += order < 0 ? SIZE_MAX : 1; /* before 0: ends as behind the last one does */
-    }
     memcpy(wanted, prefix, prefix_size);
     strcpy(wanted + prefix_size, suffix);
-    return tp_checkpoint_find(ckpt, wanted);
+    return tp_checkpoint_near(f->ckpt, from, wanted);
 }
 
 bool tp_same_shape(const struct tp_tensor *tensor, const uint64_t *shape, uint32_t rank)

@@ -38,9 +38,15 @@ static const struct tp_tensor *find_beside(const struct tp_plan *plan,
                                            const struct tp_weight *weight, const char *suffix)
 {
     char name[TP_FULL_NAME];
-    const char separator[2] = {weight->form->separator, '\0'};
-    int size = snprintf(name, sizeof name, "%s%s%s", weight->name, separator, suffix);
-    return size < (int)sizeof name ? tp_checkpoint_find(plan->ckpt, name) : NULL;
+    size_t size = strlen(weight->name), end = strlen(suffix);
+    const char separator = weight->form->separator;
+    if (size + (separator != 0) + end >= sizeof name)
+        return NULL;
+    memcpy(name, weight->name, size);
+    if (separator)
+        name[size++] = separator;
+    memcpy(name + size, suffix, end + 1);
+    return tp_checkpoint_near(plan->ckpt, weight->tensor[0], name);
 }
 
 /* A suffix that tensors of activation scales have, and whether the numbers there are divisors. */
