@@ -43,6 +43,8 @@ struct tp_builder {
     struct tp_names with_gate, with_up, interleaved; /* experts, by their prefix: what their first
                                                         matrix holds (experts.c) */
     const char *last_reason;   /* many weights are kept for the same one */
+    const struct tp_rule *last_rule; /* many units are made by the same one, ... */
+    struct tp_op last_op;            /* ... which is this operation */
     uint8_t *unread;           /* enum tp_unread per tensor of the checkpoint; NULL: none is */
     bool quantized;            /* there are packed weights, or tensors that look like theirs */
     struct tp_source_ignore ignore; /* what the source lists as not quantized */

@@ -21,7 +21,7 @@ struct draft {
     struct tp_unit_form form;
 };
 
-static struct tp_unit *unit_start(const struct tp_builder *b, uint32_t w, struct draft *draft)
+static struct tp_unit *unit_start(struct tp_builder *b, uint32_t w, struct draft *draft)
 {
     const struct tp_weight *weight = tp_weight_at(b, w);
     const struct tp_rule *rule = b->choices[w].rule;
@@ -35,7 +35,10 @@ static struct tp_unit *unit_start(const struct tp_builder *b, uint32_t w, struct
     form->original = weight->form->dtype;
     form->box = (struct tp_box3){1, weight->form->box.n, weight->form->box.k};
     form->separator = '.';
-    tp_format_op(rule->format, &rule->settings, &form->op);
+    if (b->last_rule != rule)
+        tp_format_op(rule->format, &rule->settings, &b->last_op);
+    b->last_rule = rule;
+    form->op = b->last_op;
     form->outs = form->op.outs;
     return &draft->unit;
 }
