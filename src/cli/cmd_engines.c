@@ -6,6 +6,7 @@
 #include "pack/engine/engine.h"
 #include "pack/text/text.h"
 
+#include <stddef.h>
 #include <stdio.h>
 
 static int print_list(void)
@@ -82,8 +83,9 @@ static void print_rules(const char *name, const struct tp_engine_rule *rules, si
     }
 }
 
-static int print_one(const struct tp_engine *engine)
+static int print_one(const void *item)
 {
+    const struct tp_engine *engine = item;
     struct tp_err err = {0};
     printf("%s%s%s: %s %s, %s\n\n", tp_style("1"), engine->name, tp_style("0"), engine->title,
            engine->version, tp_engine_kind_name(engine->kind));
@@ -111,29 +113,14 @@ static int print_one(const struct tp_engine *engine)
     return err.code ? tp_report_error(&err) : TP_OK;
 }
 
-static int print_json(const struct tp_engine *one)
-{
-    size_t count;
-    const struct tp_engine *const *all = tp_engines(&count);
-    struct tp_writer w;
-    tp_json_open(&w);
-    tp_begin(&w, "engines", '[');
-    for (size_t i = 0; i < count; i++)
-        if (!one || one == all[i])
-            tp_write(&w, tp_json(NULL, all[i]->json));
-    tp_end(&w, ']');
-    return tp_json_close(&w);
-}
-
 int tp_cmd_engines(const struct tp_options *o)
 {
-    const struct tp_engine *one = NULL;
     struct tp_err err = {0};
+    struct tp_facts_command command = {.name = "engines", .one = "engine",
+                                       .json = offsetof(struct tp_engine, json),
+                                       .print_list = print_list, .print_one = print_one};
     if (tp_engines_check(&err))
         return tp_report_error(&err);
-    if (o->arg.count && !(one = tp_engine_find(o->arg.item[0])))
-        return tp_unknown_name("engines", "engine", o->arg.item[0]);
-    if (o->json)
-        return print_json(one);
-    return one ? print_one(one) : print_list();
+    command.all = (const void *const *)tp_engines(&command.count);
+    return tp_facts_command(o, &command);
 }

@@ -6,6 +6,7 @@
 #include "pack/model/model.h"
 #include "pack/text/text.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -101,8 +102,9 @@ static void print_renamed(const struct tp_model *model)
     }
 }
 
-static int print_one(const struct tp_model *model)
+static int print_one(const void *item)
 {
+    const struct tp_model *model = item;
     struct tp_err err = {0};
     printf("%s%s%s: %s\n\n", tp_style("1"), model->name, tp_style("0"), model->title);
     tp_print_words("model_type", model->type, model->types, &err);
@@ -121,31 +123,12 @@ static int print_one(const struct tp_model *model)
     return TP_OK;
 }
 
-static int print_json(const struct tp_model *one)
-{
-    size_t count;
-    const struct tp_model *const *models = tp_models(&count, NULL);
-    struct tp_writer w;
-    tp_json_open(&w);
-    tp_begin(&w, "models", '[');
-    for (size_t i = 0; i < count; i++)
-        if (!one || one == models[i])
-            tp_write(&w, tp_json(NULL, models[i]->json));
-    tp_end(&w, ']');
-    return tp_json_close(&w);
-}
-
 int tp_cmd_models(const struct tp_options *o)
 {
-    const struct tp_model *model = NULL;
     struct tp_err err = {0};
-    size_t count;
-    tp_models(&count, &err); /* all are there, and none is wrong */
-    if (err.code || (o->arg.count && tp_model_get(o->arg.item[0], &model, &err)))
-        return tp_report_error(&err);
-    if (o->arg.count && !model)
-        return tp_unknown_name("models", "model", o->arg.item[0]);
-    if (o->json)
-        return print_json(model);
-    return model ? print_one(model) : print_list();
+    struct tp_facts_command command = {.name = "models", .one = "model",
+                                       .json = offsetof(struct tp_model, json),
+                                       .print_list = print_list, .print_one = print_one};
+    command.all = (const void *const *)tp_models(&command.count, &err); /* none is wrong */
+    return err.code ? tp_report_error(&err) : tp_facts_command(o, &command);
 }

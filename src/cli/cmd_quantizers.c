@@ -6,6 +6,7 @@
 #include "pack/quantizer/quantizer.h"
 #include "pack/text/text.h"
 
+#include <stddef.h>
 #include <stdio.h>
 
 static size_t count_of(const char *const words[TP_MAX_WORDS])
@@ -52,8 +53,9 @@ static void print_form(const struct tp_quantizer_form *form, bool first, struct 
     tp_print_text_fact(first ? "reads" : "", &text, err);
 }
 
-static int print_one(const struct tp_quantizer *q)
+static int print_one(const void *item)
 {
+    const struct tp_quantizer *q = item;
     struct tp_err err = {0};
     printf("%s%s%s: %s\n\n", tp_style("1"), q->name, tp_style("0"), q->title);
     tp_print_words("quant_method", q->method, count_of(q->method), &err);
@@ -73,29 +75,14 @@ static int print_one(const struct tp_quantizer *q)
     return err.code ? tp_report_error(&err) : TP_OK;
 }
 
-static int print_json(const struct tp_quantizer *one)
-{
-    size_t count;
-    const struct tp_quantizer *const *all = tp_quantizers(&count);
-    struct tp_writer w;
-    tp_json_open(&w);
-    tp_begin(&w, "quantizers", '[');
-    for (size_t i = 0; i < count; i++)
-        if (!one || one == all[i])
-            tp_write(&w, tp_json(NULL, all[i]->json));
-    tp_end(&w, ']');
-    return tp_json_close(&w);
-}
-
 int tp_cmd_quantizers(const struct tp_options *o)
 {
-    const struct tp_quantizer *one = NULL;
     struct tp_err err = {0};
+    struct tp_facts_command command = {.name = "quantizers", .one = "quantizer",
+                                       .json = offsetof(struct tp_quantizer, json),
+                                       .print_list = print_list, .print_one = print_one};
     if (tp_quantizers_check(&err))
         return tp_report_error(&err);
-    if (o->arg.count && !(one = tp_quantizer_find(o->arg.item[0])))
-        return tp_unknown_name("quantizers", "quantizer", o->arg.item[0]);
-    if (o->json)
-        return print_json(one);
-    return one ? print_one(one) : print_list();
+    command.all = (const void *const *)tp_quantizers(&command.count);
+    return tp_facts_command(o, &command);
 }

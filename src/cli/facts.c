@@ -67,10 +67,34 @@ int tp_list_end(struct tp_table *table, const char *command, const struct tp_err
     return status;
 }
 
-int tp_unknown_name(const char *command, const char *what, const char *name)
+static int print_json(const struct tp_facts_command *command, const void *one)
 {
+    struct tp_writer w;
+    tp_json_open(&w);
+    tp_begin(&w, command->name, '[');
+    for (size_t i = 0; i < command->count; i++) {
+        const void *item = command->all[i];
+        if (!one || one == item)
+            tp_write(&w, tp_json(NULL, *(json_t *const *)((const char *)item + command->json)));
+    }
+    tp_end(&w, ']');
+    return tp_json_close(&w);
+}
+
+int tp_facts_command(const struct tp_options *o, const struct tp_facts_command *command)
+{
+    const char *name = o->arg.count ? o->arg.item[0] : NULL;
+    const void *one = NULL;
     struct tp_err err = {0};
-    tp_err_hint(&err, "'tilepack %s' lists them", command);
-    tp_fail(&err, TP_E_USAGE, "there is no %s '%s'", what, name);
-    return tp_report_usage(command, &err);
+    for (size_t i = 0; name && i < command->count && !one; i++)
+        if (strcmp(*(const char *const *)command->all[i], name) == 0)
+            one = command->all[i];
+    if (name && !one) {
+        tp_err_hint(&err, "'tilepack %s' lists them", command->name);
+        tp_fail(&err, TP_E_USAGE, "there is no %s '%s'", command->one, name);
+        return tp_report_usage(command->name, &err);
+    }
+    if (o->json)
+        return print_json(command, one);
+    return one ? command->print_one(one) : command->print_list();
 }

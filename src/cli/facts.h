@@ -5,6 +5,7 @@
 #define TP_CLI_FACTS_H
 
 #include "base/error.h"
+#include "cli/options.h"
 #include "cli/table.h"
 #include "pack/text/text.h"
 
@@ -32,7 +33,15 @@ void tp_print_words(const char *name, const char *const *words, size_t count,
  * shows one of them; err: of the rows. Returns the exit status. */
 int tp_list_end(struct tp_table *table, const char *command, const struct tp_err *err);
 
-/* "there is no WHAT 'name'", of the command that lists them. Returns the exit status. */
-int tp_unknown_name(const char *command, const char *what, const char *name);
+/* A command that lists files of facts, or shows one of them. */
+struct tp_facts_command {
+    const char *name, *one; /* "engines", "engine" */
+    const void *const *all; /* the items, which begin with their names */
+    size_t count, json;     /* how many; where an item has its json_t * */
+    int (*print_list)(void);
+    int (*print_one)(const void *item);
+};
+/* Returns the exit status. */
+int tp_facts_command(const struct tp_options *o, const struct tp_facts_command *command);
 
 #endif

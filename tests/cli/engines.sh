@@ -4,23 +4,12 @@
 set -u
 # shellcheck source=tests/lib/preamble.sh
 . "$(dirname "$0")/../lib/preamble.sh"
+# shellcheck source=tests/lib/facts.sh
+. "$TESTS/lib/facts.sh"
 root=$TESTS/..
 
-for file in "$root"/engines/*.json; do basename "$file" .json; done | LC_ALL=C sort >"$work/files"
-"$TILEPACK" engines | sed '1d; /^$/,$d; s/ .*//' >"$work/listed"
-check 'the list has every file' cmp "$work/files" "$work/listed"
-while read -r name; do
-    "$TILEPACK" engines "$name" >"$work/text" || bad "engines $name"
-    grep -q "^$name: " "$work/text" || bad "$name is shown otherwise"
-done <"$work/files"
-"$TILEPACK" engines --json >"$work/all.json"
-check 'their JSON is their files' "$PYTHON" -c '
-import glob, json, sys
-there = json.load(open(sys.argv[1]))["engines"]
-files = [json.load(open(path)) for path in sorted(glob.glob(sys.argv[2] + "/engines/*.json"))]
-sys.exit(there != sorted(files, key=lambda one: one["name"]))' "$work/all.json" "$root"
+shows_files engines engine
 check 'docs/engines.md' "$PYTHON" "$root/scripts/engines_md.py" "$TILEPACK" --check "$root/docs/engines.md"
-fails 'an unknown name' 2 "there is no engine 'nobody'" "$TILEPACK" engines nobody
 
 # What readers do stands here alone; all formats, models and words that it names there are.
 check 'no other file says who reads what' "$PYTHON" - "$root" <<'EOF'

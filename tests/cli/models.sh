@@ -4,23 +4,11 @@
 set -u
 # shellcheck source=tests/lib/preamble.sh
 . "$(dirname "$0")/../lib/preamble.sh"
+# shellcheck source=tests/lib/facts.sh
+. "$TESTS/lib/facts.sh"
 root=$TESTS/..
 
-# Every file is listed, in order, and printed as it is.
-for file in "$root"/models/*.json; do basename "$file" .json; done | LC_ALL=C sort >"$work/files"
-"$TILEPACK" models | sed '1d; /^$/,$d; s/ .*//' >"$work/listed"
-check 'the list has every file' cmp "$work/files" "$work/listed"
-while read -r name; do
-    "$TILEPACK" models "$name" >"$work/text" || bad "models $name"
-    grep -q "^$name: " "$work/text" || bad "$name is shown otherwise"
-done <"$work/files"
-"$TILEPACK" models --json >"$work/all.json"
-check 'their JSON is their files' "$PYTHON" -c '
-import glob, json, sys
-there = json.load(open(sys.argv[1]))["models"]
-files = [json.load(open(path)) for path in sorted(glob.glob(sys.argv[2] + "/models/*.json"))]
-sys.exit(there != sorted(files, key=lambda model: model["name"]))' "$work/all.json" "$root"
-fails 'an unknown name' 2 "there is no model 'nobody'" "$TILEPACK" models nobody
+shows_files models model
 check 'docs/models.md' "$PYTHON" "$root/scripts/models_md.py" "$TILEPACK" --check \
     "$root/docs/models.md"
 

@@ -4,21 +4,11 @@
 set -u
 # shellcheck source=tests/lib/preamble.sh
 . "$(dirname "$0")/../lib/preamble.sh"
+# shellcheck source=tests/lib/facts.sh
+. "$TESTS/lib/facts.sh"
 root=$TESTS/..
 
-for file in "$root"/quantizers/*.json; do basename "$file" .json; done | LC_ALL=C sort >"$work/files"
-"$TILEPACK" quantizers | sed '1d; /^$/,$d; s/ .*//' >"$work/listed"
-check 'the list has every file' cmp "$work/files" "$work/listed"
-while read -r name; do
-    "$TILEPACK" quantizers "$name" >"$work/text" || bad "quantizers $name"
-    grep -q "^$name: " "$work/text" || bad "$name is shown otherwise"
-done <"$work/files"
-"$TILEPACK" quantizers --json >"$work/all.json"
-check 'their JSON is their files' "$PYTHON" -c '
-import glob, json, sys
-there = json.load(open(sys.argv[1]))["quantizers"]
-files = [json.load(open(path)) for path in sorted(glob.glob(sys.argv[2] + "/quantizers/*.json"))]
-sys.exit(there != sorted(files, key=lambda one: one["name"]))' "$work/all.json" "$root"
+shows_files quantizers quantizer
 check 'each form is a format that there is, with the dtype that its codes have' "$PYTHON" -c '
 import glob, json, os, sys
 for path in glob.glob(sys.argv[1] + "/quantizers/*.json"):
@@ -29,7 +19,6 @@ for path in glob.glob(sys.argv[1] + "/quantizers/*.json"):
         assert (codes["suffix"], codes["dtype"]) == (form["codes"], form["dtype"]), (path, form)
         roles = {out["role"] for out in fmt["outputs"]}
         assert set(form.get("spelled", {})) <= roles, (path, form)' "$root"
-fails 'an unknown name' 2 "there is no quantizer 'nobody'" "$TILEPACK" quantizers nobody
 check 'docs/sources.md' "$PYTHON" "$root/scripts/sources_md.py" "$TILEPACK" --check \
     "$root/docs/sources.md"
 

@@ -97,7 +97,6 @@ struct tp_quantizer {
 /* All quantizers, sorted by name; see tp_embedded_all(). */
 const struct tp_quantizer *const *tp_quantizers(size_t *count);
 enum tp_code tp_quantizers_check(struct tp_err *err);
-const struct tp_quantizer *tp_quantizer_find(const char *name);
 
 /* Adds a user's file, before others ask for quantizers: its text is copied. TP_E_USAGE where one
  * has that name, TP_E_INPUT where the file breaks the rules. */

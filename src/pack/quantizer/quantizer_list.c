@@ -34,12 +34,6 @@ enum tp_code tp_quantizers_check(struct tp_err *err)
     return tp_embedded_check(&quantizers, err);
 }
 
-const struct tp_quantizer *tp_quantizer_find(const char *name)
-{
-    const void *item;
-    return tp_embedded_find(&quantizers, name, &item, NULL) == TP_OK ? item : NULL;
-}
-
 enum tp_code tp_quantizer_add(const char *text, size_t size, struct tp_err *err)
 {
     return tp_embedded_add(&quantizers, text, size, err);
