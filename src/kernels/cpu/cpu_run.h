@@ -203,12 +203,4 @@ V vu v_canonical(vf x)
     return v_pick(v_and(u, v_set(0x7FFFFFFFu)), v_set(TP_F32_INF_BITS), v_set(TP_F32_NAN_BITS), u);
 }
 
-/* The value of a stored scale; the common kind without a call. */
-V float plane_scale(const struct tp_op *op, const struct tp_plane *plane, uint64_t at)
-{
-    if (plane->element == TP_ELEM_E8M0)
-        return tp_e8m0_value(plane->data[at]);
-    return tp_codec_scale_value(op, tp_load_scale(plane, op->codec, at));
-}
-
 #endif

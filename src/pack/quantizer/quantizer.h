@@ -14,7 +14,6 @@ enum {
     TP_MAX_LISTS = 8,
     TP_MAX_REFUSALS = 4,
     TP_MAX_SIGNS = 8,
-    TP_QUANTIZER_MAX = 1 << 20, /* bytes of a user's file */
 };
 
 /* A stored form: a format, in the spelling of this quantizer. */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum group { ALONE, ATTENTION, FUSED_ATTENTION, LATENT, CROSS_LATENT, MLP, MLP_LLAMA4, EXPERTS,
-             EXPERTS_MIXTRAL, EXPERTS_STACK, EXPERTS_LLAMA4, EXPERTS_GPT, SHARED, SHARED_DEEPSEEK,
+             EXPERTS_MIXTRAL, EXPERTS_STACK, EXPERTS_LLAMA4, SHARED, SHARED_DEEPSEEK,
              SHARED_LLAMA4 };
 
 /* `own` comes behind "layers.N.", or is NULL for an entry that only llama.cpp has. */
