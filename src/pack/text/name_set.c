@@ -80,6 +80,26 @@ enum tp_code tp_names_add(struct tp_names *names, const char *name, size_t lengt
     return TP_OK;
 }
 
+enum tp_code tp_names_number(struct tp_names *names, struct tp_store *store, const char *name,
+                             size_t length, void *array, size_t *capacity, size_t size,
+                             uint32_t *number, struct tp_err *err)
+{
+    int64_t found = tp_names_find(names, name, length);
+    *number = (uint32_t)found;
+    if (found >= 0)
+        return TP_OK;
+    void *items;
+    memcpy(&items, array, sizeof items);
+    const char *own = tp_store_join(store, name, length, "", err);
+    enum tp_code code = own ? tp_os_grow(&items, capacity, names->count + 1, size, err)
+                            : TP_E_MEMORY;
+    memcpy(array, &items, sizeof items);
+    if (code || (code = tp_names_add(names, own, length, number, err)))
+        return code;
+    memset((char *)items + *number * size, 0, size);
+    return TP_OK;
+}
+
 int64_t tp_names_find(const struct tp_names *names, const char *name, size_t length)
 {
     if (!names->capacity)

@@ -5,6 +5,7 @@
 #define TP_PACK_NAME_SET_H
 
 #include "base/error.h"
+#include "pack/os/store.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,6 +30,12 @@ struct tp_names {
  * is the name's: the count before the call when it is new, less when it is not. */
 enum tp_code tp_names_add(struct tp_names *names, const char *name, size_t length,
                           uint32_t *number, struct tp_err *err);
+/* The same with a copy of a new name's bytes in the store, and with *array, of the caller's items
+ * of `size` bytes by number, large enough: the item of a new name is zeroed. *capacity: of the
+ * array. */
+enum tp_code tp_names_number(struct tp_names *names, struct tp_store *store, const char *name,
+                             size_t length, void *array, size_t *capacity, size_t size,
+                             uint32_t *number, struct tp_err *err);
 /* Number of a name of `length` bytes, which may go on behind them, or -1. */
 int64_t tp_names_find(const struct tp_names *names, const char *name, size_t length);
 void tp_names_close(struct tp_names *names); /* legal on {0} and twice */

@@ -105,19 +105,12 @@ static enum tp_code make_experts(struct targets *t, const char *name, size_t pre
 /* The entry in `text` stands for a name of the group. */
 static enum tp_code mark(struct targets *t, uint8_t group)
 {
+    const size_t seen = t->seen.count;
     uint32_t number;
-    int64_t found = tp_names_find(&t->seen, t->text.data, t->text.size);
-    if (found >= 0) {
-        if (t->owner[found].group != group)
-            t->owner[found].group = TP_NO_GROUP;
-        return TP_OK;
-    }
-    const char *own = tp_store_join(&t->store, t->text.data, t->text.size, "", t->err);
-    enum tp_code code = own ? tp_os_grow((void **)&t->owner, &t->capacity, t->seen.count + 1,
-                                         sizeof *t->owner, t->err)
-                            : TP_E_MEMORY;
-    if (code == TP_OK && !(code = tp_names_add(&t->seen, own, t->text.size, &number, t->err)))
-        t->owner[number] = (struct owner){.group = group};
+    enum tp_code code = tp_names_number(&t->seen, &t->store, t->text.data, t->text.size, &t->owner,
+                                        &t->capacity, sizeof *t->owner, &number, t->err);
+    if (code == TP_OK && (number == seen || t->owner[number].group != group))
+        t->owner[number].group = number == seen ? group : TP_NO_GROUP;
     return code;
 }
 

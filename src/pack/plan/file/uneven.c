@@ -52,28 +52,17 @@ static enum tp_code name_module(struct finder *f, const char *name)
     return code || !engines ? code : tp_text_add_word(&f->text, engines, f->err);
 }
 
-static enum tp_code add_module(struct finder *f, const char *format)
-{
-    uint32_t number;
-    const char *name = tp_store_join(&f->store, f->text.data, f->text.size, "", f->err);
-    enum tp_code code = name ? tp_os_grow((void **)&f->format, &f->capacity, f->modules.count + 1,
-                                          sizeof *f->format, f->err)
-                             : TP_E_MEMORY;
-    if (code == TP_OK)
-        code = tp_names_add(&f->modules, name, f->text.size, &number, f->err);
-    if (code == TP_OK)
-        f->format[number] = format;
-    return code;
-}
-
 static enum tp_code look_at(struct finder *f, const char *name, const char *format)
 {
+    const size_t seen = f->modules.count;
+    uint32_t number;
     enum tp_code code = name_module(f, name);
-    if (code || !f->text.size)
+    if (code || !f->text.size ||
+        (code = tp_names_number(&f->modules, &f->store, f->text.data, f->text.size, &f->format,
+                                &f->capacity, sizeof *f->format, &number, f->err)))
         return code;
-    int64_t number = tp_names_find(&f->modules, f->text.data, f->text.size);
-    if (number < 0)
-        return add_module(f, format);
+    if (number == seen)
+        f->format[number] = format;
     const char *first = f->format[number];
     if (!f->uneven && (!first != !format || (first && strcmp(first, format) != 0)))
         f->uneven = f->modules.items[number];

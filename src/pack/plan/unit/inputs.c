@@ -496,20 +496,15 @@ enum tp_code tp_plan_check_inputs(const struct tp_builder *b)
         if (!unit->form->format || !unit->form->format->inputs.suffix ||
             !tp_name_expert(&plan->weights->facts, unit->name, &expert))
             continue;
-        int64_t found = tp_names_find(&layers, unit->name, expert.prefix);
-        const struct tp_unit *other = found >= 0 && first ? first[found] : NULL;
-        if (other && other->form->inputs != unit->form->inputs) {
+        if ((code = tp_names_number(&layers, &b->plan->store, unit->name, expert.prefix, &first,
+                                    &capacity, sizeof *first, &number, b->err)))
+            break;
+        const struct tp_unit *other = first[number] ? first[number] : unit;
+        first[number] = other;
+        if (other->form->inputs != unit->form->inputs) {
             bool has = unit->form->inputs;
             code = refuse_partial(b, has ? other : unit, has ? unit : other);
         }
-        if (other)
-            continue;
-        const char *own = tp_store_join(&b->plan->store, unit->name, expert.prefix, "", b->err);
-        code = own ? tp_os_grow((void **)&first, &capacity, layers.count + 1, sizeof *first, b->err)
-                   : TP_E_MEMORY;
-        if (code == TP_OK &&
-            !(code = tp_names_add(&layers, own, expert.prefix, &number, b->err)))
-            first[number] = unit;
     }
     tp_names_close(&layers);
     free(first);

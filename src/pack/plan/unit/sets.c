@@ -15,15 +15,11 @@
 #include <string.h>
 
 /* The sets with a member that cannot be converted. They take the other members along. */
-struct unsuited_set {
-    char *key;
-    uint32_t weight; /* the first such member */
-};
 struct unsuited {
-    uint8_t *fault; /* enum fault, of each weight */
-    struct unsuited_set *sets;
-    size_t count, capacity;
-    struct tp_names keys; /* numbered like the sets */
+    uint8_t *fault;       /* enum fault, of each weight */
+    struct tp_names keys;
+    uint32_t *member;     /* of each key: the first such member and one */
+    size_t capacity;
 };
 /* What speaks against a weight by itself. */
 enum fault { FITS, BREAKS_NEED, BREAKS_MERGE };
@@ -180,24 +176,21 @@ static enum tp_code agree(struct tp_builder *b)
     uint32_t total = (uint32_t)b->plan->weights->count, number = 0;
     struct tp_names keys = {0};
     char key[TP_FULL_NAME];
-    struct tp_rule **rules = tp_os_zalloc(total + 1, sizeof *rules, b->err);
-    enum tp_code code = rules ? TP_OK : TP_E_MEMORY;
+    struct tp_rule **rules = NULL;
+    size_t capacity = 0;
+    enum tp_code code = TP_OK;
     for (uint64_t i = 0; total && i < 2 * (uint64_t)total && code == TP_OK; i++) {
         struct tp_rule **rule = &b->choices[i % total].rule;
         if (!set_key(b, (uint32_t)(i % total), key))
             continue;
-        int64_t found = tp_names_find(&keys, key, strlen(key));
-        const char *name = found < 0 ? tp_store_join(&b->plan->store, key, strlen(key), "", b->err)
-                                     : key;
-        if (found < 0)
-            code = name ? tp_names_add(&keys, name, strlen(key), &number, b->err) : TP_E_MEMORY;
-        else
-            number = (uint32_t)found;
-        if (code == TP_OK && found < 0)
+        if ((code = tp_names_number(&keys, &b->plan->store, key, strlen(key), &rules, &capacity,
+                                    sizeof *rules, &number, b->err)))
+            break;
+        if (!rules[number])
             rules[number] = *rule;
-        else if (code == TP_OK && i < total && rules[number] != *rule)
+        else if (i < total && rules[number] != *rule)
             rules[number] = tp_rule_asked(rules[number]);
-        else if (code == TP_OK && rules[number] == tp_rule_asked(*rule))
+        else if (rules[number] == tp_rule_asked(*rule))
             *rule = rules[number];
     }
     tp_names_close(&keys);
@@ -209,18 +202,11 @@ static enum tp_code add_unsuited(struct tp_builder *b, uint32_t w, const char *k
                                  struct unsuited *unsuited)
 {
     uint32_t number;
-    enum tp_code code = tp_os_grow((void **)&unsuited->sets, &unsuited->capacity,
-                                   unsuited->count + 1, sizeof *unsuited->sets, b->err);
-    if (code)
-        return code;
-    struct unsuited_set set = {tp_os_copy(b->err, key), w};
-    if (!set.key)
-        return TP_E_MEMORY;
-    code = tp_names_add(&unsuited->keys, set.key, strlen(key), &number, b->err);
-    if (code || number < unsuited->count)
-        free(set.key);
-    else
-        unsuited->sets[unsuited->count++] = set;
+    enum tp_code code = tp_names_number(&unsuited->keys, &b->plan->store, key, strlen(key),
+                                        &unsuited->member, &unsuited->capacity,
+                                        sizeof *unsuited->member, &number, b->err);
+    if (code == TP_OK && !unsuited->member[number])
+        unsuited->member[number] = w + 1;
     return code;
 }
 
@@ -246,7 +232,7 @@ static enum tp_code keep_sibling(struct tp_builder *b, uint32_t w, const struct 
     if (set < 0 || unsuited->fault[w])
         return TP_OK;
     return tp_choice_keep(b, w, true, "engines fuse it with %s, which cannot be converted",
-                          tp_weight_at(b, unsuited->sets[set].weight)->name);
+                          tp_weight_at(b, unsuited->member[set] - 1)->name);
 }
 
 static enum tp_code keep_unmerged(struct tp_builder *b, uint32_t w)
@@ -315,17 +301,10 @@ static enum tp_code keep_incomplete(struct tp_builder *b)
     for (uint32_t w = 0; w < total && code == TP_OK; w++) {
         if (!merged_key(b, w, key))
             continue;
-        int64_t found = tp_names_find(&keys, key, strlen(key));
-        if (found < 0) {
-            const char *own = tp_store_join(&b->plan->store, key, strlen(key), "", b->err);
-            code = own ? tp_os_grow((void **)&sets, &capacity, keys.count + 1, sizeof *sets, b->err)
-                       : TP_E_MEMORY;
-            if (code || (code = tp_names_add(&keys, own, strlen(key), &number, b->err)))
-                break;
-            sets[found = number] = (struct merged_set){0, 0};
-        }
-        if (sets)
-            code = note_part(b, w, &sets[found]);
+        code = tp_names_number(&keys, &b->plan->store, key, strlen(key), &sets, &capacity,
+                               sizeof *sets, &number, b->err);
+        if (code == TP_OK)
+            code = note_part(b, w, &sets[number]);
     }
     for (uint32_t w = 0; w < total && sets && code == TP_OK; w++) {
         if (!b->choices[w].rule || tp_weight_at(b, w)->form->format || !merged_key(b, w, key))
@@ -351,14 +330,12 @@ enum tp_code tp_plan_keep_sets(struct tp_builder *b)
         code = keep_incomplete(b);
     for (uint32_t w = 0; w < total && code == TP_OK; w++)
         code = look_at(b, w, &unsuited);
-    for (uint32_t w = 0; w < total && unsuited.count && code == TP_OK; w++)
+    for (uint32_t w = 0; w < total && unsuited.keys.count && code == TP_OK; w++)
         code = keep_sibling(b, w, &unsuited);
     for (uint32_t w = 0; w < total && code == TP_OK; w++)
         if (unsuited.fault[w] == BREAKS_MERGE)
             code = keep_unmerged(b, w);
-    for (size_t i = 0; i < unsuited.count; i++)
-        free(unsuited.sets[i].key);
-    free(unsuited.sets);
+    free(unsuited.member);
     free(unsuited.fault);
     tp_names_close(&unsuited.keys);
     return code;
