@@ -100,6 +100,8 @@ static void table_end(struct tp_writer *w, char bracket)
 /* NULL, or behind the name in a column's key, which names this member of the innermost object. */
 static const char *behind(const char *column, const char *object, const char *key)
 {
+    if (*column != (object ? *object : *key))
+        return NULL; /* so of most */
     size_t size = object ? strlen(object) : 0;
     if (object && (strncmp(column, object, size) != 0 || column[size++] != '.'))
         return NULL;

@@ -125,12 +125,15 @@ static const struct tp_format *with_sizes(const struct tp_finder *f,
  * of codes with that suffix. */
 static size_t base_of(const struct tp_quantizer_form *form, const char *name)
 {
-    size_t size = strlen(name), ends = strlen(form->suffix) + strlen(form->separator);
-    size_t base = form->base ? strlen(form->base) : 0;
-    if (size <= ends || strcmp(name + size - strlen(form->suffix), form->suffix) != 0)
+    size_t size = strlen(name), suffix = strlen(form->suffix);
+    if (size <= suffix || memcmp(name + size - suffix, form->suffix, suffix) != 0)
+        return 0; /* so of most */
+    size_t separator = strlen(form->separator), base = form->base ? strlen(form->base) : 0;
+    size -= suffix;
+    if (size <= separator)
         return 0;
-    size -= ends;
-    return strncmp(name + size, form->separator, strlen(form->separator)) == 0 && base <= size &&
+    size -= separator;
+    return strncmp(name + size, form->separator, separator) == 0 && base <= size &&
                    strncmp(name + size - base, form->base ? form->base : "", base) == 0
                ? size
                : 0;

@@ -1,8 +1,8 @@
 /* Inside of planning: shared by convert.c and unpack.c (the whole of it), by what becomes of
  * weights here: select.c (which weights, to what), sources.c, exact.c (which choices of the
- * format), loss.c (taken over or not), sets.c (all or none), units.c (parts and stacks), experts.c,
- * biases.c, inputs.c, stats.c, convert_scales.c, restore.c (plain again), unique_sources.c (nothing
- * twice), and by outputs.c, files.c and headers.c of ../file.
+ * format), loss.c (taken over or not), sets.c (all or none), units.c (parts and stacks), draft.c
+ * (one unit), experts.c, biases.c, inputs.c, stats.c, convert_scales.c, restore.c (plain again),
+ * unique_sources.c (nothing twice), and by outputs.c, files.c and headers.c of ../file.
  */
 #ifndef TP_PACK_PLAN_BUILD_H
 #define TP_PACK_PLAN_BUILD_H
