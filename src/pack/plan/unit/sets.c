@@ -239,8 +239,9 @@ static enum tp_code keep_unmerged(struct tp_builder *b, uint32_t w)
 {
     const struct tp_engine_merge *merge;
     enum tp_code code = merge_of(b, w, &merge);
-    return code ? code : tp_choice_keep(b, w, true, "%s; --merged convert converts it all the same",
-                                        merge->says);
+    if (code || !merge)
+        return code;
+    return tp_choice_keep(b, w, true, "%s; --merged convert converts it all the same", merge->says);
 }
 
 /* The set that engines merge of which the weight is a part, whether it is chosen or not. Experts
