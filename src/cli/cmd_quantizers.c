@@ -9,14 +9,6 @@
 #include <stddef.h>
 #include <stdio.h>
 
-static size_t count_of(const char *const words[TP_MAX_WORDS])
-{
-    size_t count = 0;
-    while (count < TP_MAX_WORDS && words[count])
-        count++;
-    return count;
-}
-
 static int print_list(void)
 {
     static const struct tp_field fields[] = {{"name", "name", TP_LEFT},
@@ -30,7 +22,7 @@ static int print_list(void)
     tp_table_open(&table, fields, 4, NULL);
     for (size_t i = 0; i < count; i++) {
         struct tp_text methods = {0};
-        tp_add_words(&methods, all[i]->method, count_of(all[i]->method), &err);
+        tp_add_words(&methods, all[i]->method.item, all[i]->method.count, &err);
         tp_object(&table.w, NULL, tp_str("name", all[i]->name), tp_str("title", all[i]->title),
                   tp_str("methods", methods.data ? methods.data : ""),
                   tp_str("read", all[i]->refused ? "no" : "yes"));
@@ -58,19 +50,19 @@ static int print_one(const void *item)
     const struct tp_quantizer *q = item;
     struct tp_err err = {0};
     printf("%s%s%s: %s\n\n", tp_style("1"), q->name, tp_style("0"), q->title);
-    tp_print_words("quant_method", q->method, count_of(q->method), &err);
+    tp_print_words("quant_method", q->method.item, q->method.count, &err);
     tp_print_fact("source", q->source);
     tp_print_fact("described in", q->file ? q->file : "config.json");
     if (q->refused)
         tp_print_fact("refused", q->refused);
-    tp_print_words("known by", q->sign, count_of(q->sign), &err);
-    for (uint32_t i = 0; i < q->refusals; i++)
+    tp_print_words("known by", q->sign.item, q->sign.count, &err);
+    for (size_t i = 0; i < q->refusals; i++)
         tp_print_fact(i ? "" : "refuses", q->refusal[i].why);
-    for (uint32_t i = 0; i < q->lists; i++)
+    for (size_t i = 0; i < q->lists; i++)
         tp_print_fact(i ? "" : "plain by", q->list[i].key);
-    for (uint32_t i = 0; i < q->besides; i++)
+    for (size_t i = 0; i < q->besides; i++)
         tp_print_fact(i ? "" : "beside", q->beside[i].suffix);
-    for (uint32_t i = 0; i < q->forms; i++)
+    for (size_t i = 0; i < q->forms; i++)
         print_form(&q->form[i], i == 0, &err);
     return err.code ? tp_report_error(&err) : TP_OK;
 }

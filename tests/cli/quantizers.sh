@@ -105,8 +105,8 @@ wrong() { # text of the error, sed expression
     fails "$1" "$3" "$1" "$TILEPACK" quantizers --quantizer-file "$work/bad.json"
 }
 wrong '"metods" is an unknown key' 's/"methods"/"metods"/' 3
-wrong '"dtype" of a form is none of safetensors' 's/F8_E4M3/F8/' 3
-wrong '"codes" of a form is missing' 's/"codes": "weight", //' 3
+wrong 'forms[0]: "dtype" is none of safetensors' 's/F8_E4M3/F8/' 3
+wrong 'forms[0]: "codes" is missing' 's/"codes": "weight", //' 3
 wrong '"file_says_more" needs "file"' 's/"title"/"file_says_more": true, "title"/' 3
 wrong 'it needs "forms" or "refused"' 's/"title"/"refused": "x", "title"/' 3
 wrong 'cannot be another one of that name' 's/"acme"/"gptq"/' 2

@@ -7,27 +7,28 @@
 
 #include "pack/format/format.h"
 
-enum {
-    TP_MAX_WORDS = 8,        /* of one list of words */
-    TP_MAX_FORMS = 40,       /* of a quantizer */
-    TP_MAX_BESIDE = 24,
-    TP_MAX_LISTS = 8,
-    TP_MAX_REFUSALS = 4,
-    TP_MAX_SIGNS = 8,
+enum { TP_MAX_BESIDE = 24 };
+
+/* Texts, with NULL behind the last one; NULL: there are none. */
+struct tp_words {
+    const char **item;
+    size_t count;
 };
 
 /* A stored form: a format, in the spelling of this quantizer. */
 struct tp_quantizer_form {
     const char *format;      /* its name */
     const char *suffix;      /* of the tensor of codes; "" where the weight's name is its name */
-    enum tp_dtype dtype;     /* of that tensor */
+    const char *stored;      /* the dtype of that tensor, ... */
+    enum tp_dtype dtype;     /* ... as a number */
     const char *separator;   /* between the weight's name and all suffixes */
     const char *base;        /* the weight's name must end like this, or NULL */
-    const char *absent[TP_MAX_WORDS]; /* suffixes of tensors that must not be there, or NULL */
-    const char *says[TP_MAX_WORDS];   /* "format" of a group of config.json, or NULL */
+    struct tp_words absent;  /* suffixes of tensors that must not be there */
+    struct tp_words says;    /* "format" of a group of config.json */
     const char *marker;      /* what the marker beside the codes must say, or NULL */
     const char *refused;     /* why it is not read, or NULL */
     bool alone;              /* nothing that may be a scale stands beside the codes */
+    int stack;               /* of which the next two are made */
     bool transposed;         /* a stack that the model's sizes show to be stored [E,K,N] */
     bool interleaved;        /* a stack whose rows of gate and up alternate */
     _Atomic(const struct tp_format *) is; /* what tp_quantizer_format() found; NULL: not asked
@@ -54,39 +55,40 @@ enum tp_list_match {
 /* A list in the description: of what is quantized, or of what is not. */
 struct tp_quantizer_list {
     const char *key;
-    enum tp_list_match match;
+    int match;           /* enum tp_list_match */
     const char *prefix;  /* entries are the members of an object whose keys begin so, or NULL */
-    json_int_t min_bits; /* only members with so many "bits" or more; 0: all */
+    uint64_t min_bits;   /* only members with so many "bits" or more; 0: all */
 };
 
 /* A value in the description for which no form is here. */
 struct tp_quantizer_refusal {
-    const char *key, *value[TP_MAX_WORDS];
-    const char *why;
+    const char *key, *why;
+    struct tp_words value;
 };
 
 struct tp_quantizer {
     const char *name, *title, *source;
-    const char *method[TP_MAX_WORDS]; /* values of "quant_method" that name it */
+    struct tp_words method;           /* values of "quant_method" that name it */
     const char *file, *file_key;      /* where its description stands when config.json has none, and
                                          the key of it there; or NULL */
     bool file_says_more;              /* and more than that */
     bool described;                   /* its forms are tried only where a description names it */
     const char *refused;              /* why nothing of it is read, or NULL */
-    uint32_t forms, besides, lists, refusals;
-    struct tp_quantizer_form form[TP_MAX_FORMS];
+    struct tp_quantizer_form *form;
+    struct tp_quantizer_list *list;
+    struct tp_quantizer_refusal *refusal;
+    size_t forms, lists, refusals, besides;
+    const json_t *beside_json;        /* of which `beside` is made */
     struct {
         const char *suffix;
         enum tp_beside is;
     } beside[TP_MAX_BESIDE];
-    struct tp_quantizer_list list[TP_MAX_LISTS];
-    struct tp_quantizer_refusal refusal[TP_MAX_REFUSALS];
     const char *file_format;          /* "format" of the __metadata__ of its files, or NULL */
-    const char *sign[TP_MAX_SIGNS];   /* ends of names of tensors that are of no other, or NULL */
-    const char *zeros_key[TP_MAX_WORDS];    /* where the description says how zero points are
+    struct tp_words sign;             /* ends of names of tensors that are of no other */
+    struct tp_words zeros_key;        /* where the description says how zero points are
                                                stored; */
-    const char *zeros_less[TP_MAX_WORDS];   /* less one, with these words; */
-    const char *zeros_as[TP_MAX_WORDS];     /* as they are, with these */
+    struct tp_words zeros_less;       /* less one, with these words; */
+    struct tp_words zeros_as;         /* as they are, with these */
     const char *marker, *marker_meta, *marker_key; /* suffix of the tensor of JSON that says how a
                                     weight is stored, the key of __metadata__ that may say the same,
                                     and the key in it; or NULL */
@@ -106,8 +108,8 @@ enum tp_code tp_quantizer_parse(const char *text, size_t size, struct tp_quantiz
                                 struct tp_err *err);
 void tp_quantizer_close(struct tp_quantizer *quantizer); /* legal on {0} and twice */
 
-/* Whether the list, which ends with NULL, has the word. */
-bool tp_words_have(const char *const list[TP_MAX_WORDS], const char *word);
+/* Whether the list has the word, in letters of any case. */
+bool tp_words_have(const struct tp_words *words, const char *word);
 
 /* The form as a format: the file's own where nothing is spelled otherwise. *format NULL: there is
  * no such format. */

@@ -1,233 +1,114 @@
-/* Quantizer files: JSON text to struct tp_quantizer.
- *
- * Strict: an unknown key, a missing one, a word that is none is an error that says where.
- */
+/* Quantizer files: JSON text to struct tp_quantizer. */
 #include "pack/quantizer/quantizer.h"
 
-#include "pack/os/os.h"
+#include "base/suffix.h"
+#include "pack/text/json_fields.h"
 #include "pack/text/json_tree.h"
 
 #include <string.h>
+#include <strings.h>
 
-static enum tp_code wrong(const char *where, const char *key, const char *what, struct tp_err *err)
-{
-    return tp_fail(err, TP_E_INPUT, "\"%.80s\"%s%s %s", key, *where ? " of " : "", where, what);
-}
+static const char *const stacks[] = {"", "transposed", "interleaved", NULL};
+static const char *const matches[] = {"names", "regex", NULL};
 
-static enum tp_code only(const json_t *object, const char *where, const char *const known[],
-                         struct tp_err *err)
-{
-    const char *key;
-    json_t *value;
-    if (!json_is_object(object))
-        return tp_fail(err, TP_E_INPUT, "%s is no object", *where ? where : "the file");
-    json_object_foreach((json_t *)(uintptr_t)object, key, value)
-    {
-        size_t i = 0;
-        while (known[i] && strcmp(known[i], key) != 0)
-            i++;
-        if (!known[i])
-            return wrong(where, key, "is an unknown key", err);
-    }
-    return TP_OK;
-}
+static const struct tp_json_field form[] = {
+    TP_ONE("format", TEXT, TP_NEEDED, tp_quantizer_form, format),
+    TP_ONE("codes", ANY, TP_NEEDED, tp_quantizer_form, suffix),
+    TP_ONE("dtype", TEXT, TP_NEEDED, tp_quantizer_form, stored),
+    TP_ONE("joint", ANY, TP_MAY_BE, tp_quantizer_form, separator),
+    TP_ONE("stem", ANY, TP_MAY_BE, tp_quantizer_form, base),
+    TP_ONE("marker", TEXT, TP_MAY_BE, tp_quantizer_form, marker),
+    TP_ONE("refused", TEXT, TP_MAY_BE, tp_quantizer_form, refused),
+    TP_LIST("absent", TEXTS, TP_MAY_BE, tp_quantizer_form, absent.item, absent.count),
+    TP_LIST("says", TEXTS, TP_MAY_BE, tp_quantizer_form, says.item, says.count),
+    TP_ONE("alone", NO, TP_MAY_BE, tp_quantizer_form, alone),
+    TP_ONE("stack", WORD, TP_MAY_BE, tp_quantizer_form, stack, .words = stacks),
+    TP_ONE("spelled", TREE, TP_MAY_BE, tp_quantizer_form, spelled),
+    {0}};
+static const struct tp_json_field list[] = {
+    TP_ONE("key", TEXT, TP_NEEDED, tp_quantizer_list, key),
+    TP_ONE("match", WORD, TP_MAY_BE, tp_quantizer_list, match, .words = matches),
+    TP_ONE("members", ANY, TP_MAY_BE, tp_quantizer_list, prefix),
+    TP_ONE("bits", NUMBER, TP_MAY_BE, tp_quantizer_list, min_bits),
+    {0}};
+static const struct tp_json_field refusal[] = {
+    TP_ONE("key", TEXT, TP_NEEDED, tp_quantizer_refusal, key),
+    TP_LIST("values", TEXTS, TP_MAY_BE, tp_quantizer_refusal, value.item, value.count),
+    TP_ONE("why", TEXT, TP_NEEDED, tp_quantizer_refusal, why),
+    {0}};
+static const struct tp_json_field zeros[] = {
+    TP_LIST("keys", TEXTS, TP_MAY_BE, tp_quantizer, zeros_key.item, zeros_key.count),
+    TP_LIST("less_one", TEXTS, TP_MAY_BE, tp_quantizer, zeros_less.item, zeros_less.count),
+    TP_LIST("as_stored", TEXTS, TP_MAY_BE, tp_quantizer, zeros_as.item, zeros_as.count),
+    {0}};
+static const struct tp_json_field marker[] = {
+    TP_ONE("tensor", TEXT, TP_NEEDED, tp_quantizer, marker),
+    TP_ONE("metadata", TEXT, TP_MAY_BE, tp_quantizer, marker_meta),
+    TP_ONE("key", TEXT, TP_NEEDED, tp_quantizer, marker_key),
+    {0}};
+static const struct tp_json_field fields[] = {
+    TP_ONE("name", TEXT, TP_NEEDED, tp_quantizer, name),
+    TP_ONE("title", TEXT, TP_NEEDED, tp_quantizer, title),
+    TP_ONE("source", TEXT, TP_NEEDED, tp_quantizer, source),
+    TP_ONE("file", TEXT, TP_MAY_BE, tp_quantizer, file),
+    TP_ONE("file_key", TEXT, TP_MAY_BE, tp_quantizer, file_key),
+    TP_ONE("refused", TEXT, TP_MAY_BE, tp_quantizer, refused),
+    TP_ONE("described", NO, TP_MAY_BE, tp_quantizer, described),
+    TP_ONE("file_says_more", NO, TP_MAY_BE, tp_quantizer, file_says_more),
+    TP_ONE("file_format", TEXT, TP_MAY_BE, tp_quantizer, file_format),
+    TP_LIST("methods", TEXTS, TP_MAY_BE, tp_quantizer, method.item, method.count),
+    TP_LIST("signs", TEXTS, TP_MAY_BE, tp_quantizer, sign.item, sign.count),
+    TP_LIST("forms", OBJECTS, TP_MAY_BE, tp_quantizer, form, forms,
+            TP_OF(form, tp_quantizer_form)),
+    TP_LIST("plain", OBJECTS, TP_MAY_BE, tp_quantizer, list, lists,
+            TP_OF(list, tp_quantizer_list)),
+    TP_LIST("refuses", OBJECTS, TP_MAY_BE, tp_quantizer, refusal, refusals,
+            TP_OF(refusal, tp_quantizer_refusal)),
+    TP_ONE("beside", TREE, TP_MAY_BE, tp_quantizer, beside_json),
+    {.key = "zeros", .kind = TP_JSON_OBJECT, .of = zeros},
+    {.key = "marker", .kind = TP_JSON_OBJECT, .of = marker},
+    {0}};
 
-/* *text: NULL where it is missing and need not be there. */
-static enum tp_code text_of(const json_t *object, const char *where, const char *key, bool needed,
-                            const char **text, struct tp_err *err)
+static enum tp_code finish_form(struct tp_quantizer_form *is, size_t i, struct tp_err *err)
 {
-    const json_t *value = json_object_get(object, key);
-    *text = json_string_value(value);
-    if (value && !*text)
-        return wrong(where, key, "is no text", err);
-    return value || !needed ? TP_OK : wrong(where, key, "is missing", err);
-}
-
-static enum tp_code words_of(const json_t *object, const char *where, const char *key,
-                             const char *list[TP_MAX_WORDS], struct tp_err *err)
-{
-    const json_t *array = json_object_get(object, key);
-    size_t count = json_array_size(array);
-    bool right = !array || (count > 0 && count < TP_MAX_WORDS);
-    for (size_t i = 0; i < count && right; i++)
-        right = (list[i] = json_string_value(json_array_get(array, i))) != NULL;
-    return right ? TP_OK : wrong(where, key, "is no list of one to seven texts", err);
-}
-
-static enum tp_code yes_or_no(const json_t *object, const char *where, const char *key, bool *is,
-                              struct tp_err *err)
-{
-    const json_t *value = json_object_get(object, key);
-    *is = json_is_true(value);
-    return !value || json_is_boolean(value) ? TP_OK
-                                            : wrong(where, key, "is neither true nor false", err);
-}
-
-/* *out: which of the words it is, 0 where there is none and it need not be there. */
-static enum tp_code word_of(const json_t *value, const char *where, const char *key,
-                            const char *const words[], int *out, struct tp_err *err)
-{
-    const char *text = json_string_value(value);
-    for (*out = 0; value && words[*out]; ++*out)
-        if (text && strcmp(words[*out], text) == 0)
-            return TP_OK;
-    return value ? wrong(where, key, "is no known word", err) : TP_OK;
-}
-
-static enum tp_code parse_form(const json_t *json, struct tp_quantizer_form *form,
-                               struct tp_err *err)
-{
-    static const char *const keys[] = {"format", "codes", "dtype",  "joint", "stem",    "absent",
-                                       "says",   "alone", "marker", "stack", "spelled",
-                                       "refused", NULL};
-    static const char *const stacks[] = {"", "transposed", "interleaved", NULL};
-    static const char in[] = "a form";
-    const char *dtype;
-    int stack = 0;
-    enum tp_code code;
-    if ((code = only(json, in, keys, err)) ||
-        (code = text_of(json, in, "format", true, &form->format, err)) ||
-        (code = text_of(json, in, "codes", true, &form->suffix, err)) ||
-        (code = text_of(json, in, "dtype", true, &dtype, err)) ||
-        (code = text_of(json, in, "joint", false, &form->separator, err)) ||
-        (code = text_of(json, in, "stem", false, &form->base, err)) ||
-        (code = text_of(json, in, "marker", false, &form->marker, err)) ||
-        (code = text_of(json, in, "refused", false, &form->refused, err)) ||
-        (code = words_of(json, in, "absent", form->absent, err)) ||
-        (code = words_of(json, in, "says", form->says, err)) ||
-        (code = yes_or_no(json, in, "alone", &form->alone, err)) ||
-        (code = word_of(json_object_get(json, "stack"), in, "stack", stacks, &stack, err)))
-        return code;
-    form->transposed = stack == 1;
-    form->interleaved = stack == 2;
-    form->separator = form->separator ? form->separator : ".";
-    form->spelled = json_object_get(json, "spelled");
-    form->dtype = tp_dtype_parse(dtype, strlen(dtype));
-    if (form->dtype == TP_DTYPE_NONE)
-        return wrong(in, "dtype", "is none of safetensors", err);
-    return !form->spelled || json_is_object(form->spelled)
+    is->transposed = is->stack == 1;
+    is->interleaved = is->stack == 2;
+    is->separator = is->separator ? is->separator : ".";
+    is->dtype = tp_dtype_parse(is->stored, strlen(is->stored));
+    return is->dtype != TP_DTYPE_NONE
                ? TP_OK
-               : wrong(in, "spelled", "is no object", err);
+               : tp_json_wrong(&(struct tp_json_place){"forms", i, err}, "dtype",
+                               "is none of safetensors");
 }
 
-static enum tp_code parse_list(const json_t *json, struct tp_quantizer_list *list,
-                               struct tp_err *err)
-{
-    static const char *const keys[] = {"key", "match", "members", "bits", NULL};
-    static const char *const matches[] = {"names", "regex", NULL};
-    static const char in[] = "a list of \"plain\"";
-    int match = 0;
-    enum tp_code code;
-    if ((code = only(json, in, keys, err)) ||
-        (code = text_of(json, in, "key", true, &list->key, err)) ||
-        (code = text_of(json, in, "members", false, &list->prefix, err)) ||
-        (code = word_of(json_object_get(json, "match"), in, "match", matches, &match, err)))
-        return code;
-    list->match = (enum tp_list_match)match;
-    list->min_bits = json_integer_value(json_object_get(json, "bits"));
-    return TP_OK;
-}
-
-static enum tp_code parse_refusal(const json_t *json, struct tp_quantizer_refusal *refusal,
-                                  struct tp_err *err)
-{
-    static const char *const keys[] = {"key", "values", "why", NULL};
-    static const char in[] = "a member of \"refuses\"";
-    enum tp_code code;
-    if ((code = only(json, in, keys, err)) ||
-        (code = text_of(json, in, "key", true, &refusal->key, err)) ||
-        (code = words_of(json, in, "values", refusal->value, err)))
-        return code;
-    return text_of(json, in, "why", true, &refusal->why, err);
-}
-
-static enum tp_code parse_beside(const json_t *json, struct tp_quantizer *q, struct tp_err *err)
+static enum tp_code parse_beside(struct tp_quantizer *q, struct tp_err *err)
 {
     static const char *const words[] = {"input", "divisor", "kv", "marker", "old", NULL};
-    const json_t *all = json_object_get(json, "beside");
+    const struct tp_json_place file = {NULL, 0, err};
     const char *key;
     json_t *value;
-    enum tp_code code = TP_OK;
-    if (json_object_size(all) > TP_MAX_BESIDE || (all && !json_is_object(all)))
-        return wrong("", "beside", "is no object of so few members", err);
-    json_object_foreach((json_t *)(uintptr_t)all, key, value)
+    if (json_object_size(q->beside_json) > TP_MAX_BESIDE)
+        return tp_json_wrong(&file, "beside", "is no object of so few members");
+    json_object_foreach((json_t *)(uintptr_t)q->beside_json, key, value)
     {
-        int is;
-        if (!code)
-            code = word_of(value, "\"beside\"", key, words, &is, err);
-        if (!code)
-            q->beside[q->besides].is = (enum tp_beside)is;
+        int is = tp_word_of(json_string_value(value), words, SIZE_MAX);
+        if (is < 0)
+            return tp_json_wrong(&file, key, "is no known word");
+        q->beside[q->besides].is = (enum tp_beside)is;
         q->beside[q->besides++].suffix = key;
     }
-    return code;
-}
-
-static enum tp_code parse_lists(const json_t *json, struct tp_quantizer *q, struct tp_err *err)
-{
-    const json_t *forms = json_object_get(json, "forms"), *lists = json_object_get(json, "plain");
-    const json_t *refuses = json_object_get(json, "refuses");
-    enum tp_code code = parse_beside(json, q, err);
-    if (json_array_size(forms) > TP_MAX_FORMS || json_array_size(lists) > TP_MAX_LISTS ||
-        json_array_size(refuses) > TP_MAX_REFUSALS)
-        return tp_fail(err, TP_E_INPUT, "\"forms\", \"plain\" or \"refuses\" is too long");
-    for (size_t i = 0; i < json_array_size(forms) && !code; i++)
-        code = parse_form(json_array_get(forms, i), &q->form[q->forms++], err);
-    for (size_t i = 0; i < json_array_size(lists) && !code; i++)
-        code = parse_list(json_array_get(lists, i), &q->list[q->lists++], err);
-    for (size_t i = 0; i < json_array_size(refuses) && !code; i++)
-        code = parse_refusal(json_array_get(refuses, i), &q->refusal[q->refusals++], err);
-    return code;
-}
-
-static enum tp_code parse_zeros(const json_t *json, struct tp_quantizer *q, struct tp_err *err)
-{
-    static const char *const keys[] = {"keys", "less_one", "as_stored", NULL};
-    const json_t *zeros = json_object_get(json, "zeros");
-    enum tp_code code;
-    if (!zeros)
-        return TP_OK;
-    if ((code = only(zeros, "\"zeros\"", keys, err)) ||
-        (code = words_of(zeros, "\"zeros\"", "keys", q->zeros_key, err)) ||
-        (code = words_of(zeros, "\"zeros\"", "less_one", q->zeros_less, err)))
-        return code;
-    return words_of(zeros, "\"zeros\"", "as_stored", q->zeros_as, err);
-}
-
-static enum tp_code parse_marker(const json_t *json, struct tp_quantizer *q, struct tp_err *err)
-{
-    static const char *const keys[] = {"tensor", "metadata", "key", NULL};
-    const json_t *marker = json_object_get(json, "marker");
-    enum tp_code code;
-    if (!marker)
-        return TP_OK;
-    if ((code = only(marker, "\"marker\"", keys, err)) ||
-        (code = text_of(marker, "\"marker\"", "tensor", true, &q->marker, err)) ||
-        (code = text_of(marker, "\"marker\"", "metadata", false, &q->marker_meta, err)))
-        return code;
-    return text_of(marker, "\"marker\"", "key", true, &q->marker_key, err);
+    return TP_OK;
 }
 
 static enum tp_code parse_all(const json_t *json, struct tp_quantizer *q, struct tp_err *err)
 {
-    static const char *const keys[] = {"name",  "title", "source",  "methods", "file",
-                                       "file_key", "refused", "signs", "forms", "beside",
-                                       "plain", "refuses", "zeros", "marker", "file_format",
-                                       "described", "file_says_more", NULL};
-    enum tp_code code;
-    if ((code = only(json, "", keys, err)) ||
-        (code = text_of(json, "", "name", true, &q->name, err)) ||
-        (code = text_of(json, "", "title", true, &q->title, err)) ||
-        (code = text_of(json, "", "source", true, &q->source, err)) ||
-        (code = text_of(json, "", "file", false, &q->file, err)) ||
-        (code = text_of(json, "", "file_key", false, &q->file_key, err)) ||
-        (code = text_of(json, "", "refused", false, &q->refused, err)) ||
-        (code = yes_or_no(json, "", "described", &q->described, err)) ||
-        (code = yes_or_no(json, "", "file_says_more", &q->file_says_more, err)) ||
-        (code = text_of(json, "", "file_format", false, &q->file_format, err)) ||
-        (code = words_of(json, "", "methods", q->method, err)) ||
-        (code = words_of(json, "", "signs", q->sign, err)) ||
-        (code = parse_lists(json, q, err)) || (code = parse_zeros(json, q, err)) ||
-        (code = parse_marker(json, q, err)))
+    const struct tp_json_place file = {NULL, 0, err};
+    enum tp_code code = tp_json_fields(&file, fields, json, q);
+    if (code == TP_OK)
+        code = parse_beside(q, err);
+    for (size_t i = 0; i < q->forms && code == TP_OK; i++)
+        code = finish_form(&q->form[i], i, err);
+    if (code)
         return code;
     if (q->file_says_more && !(q->file && q->file_key))
         return tp_fail(err, TP_E_INPUT, "\"file_says_more\" needs \"file\" and \"file_key\"");
@@ -242,8 +123,7 @@ enum tp_code tp_quantizer_parse(const char *text, size_t size, struct tp_quantiz
     json_error_t where;
     uint64_t before = tp_json_failures();
     json_t *json = tp_json_load(text, size, &where);
-    memset(quantizer, 0, sizeof *quantizer);
-    quantizer->json = json;
+    *quantizer = (struct tp_quantizer){.json = json};
     enum tp_code code = json ? parse_all(json, quantizer, err)
                              : tp_fail(err, TP_E_INPUT, "line %d: %s", where.line, where.text);
     code = tp_json_check(before, code, err);
@@ -254,14 +134,15 @@ enum tp_code tp_quantizer_parse(const char *text, size_t size, struct tp_quantiz
 
 void tp_quantizer_close(struct tp_quantizer *quantizer)
 {
+    tp_json_fields_free(fields, quantizer);
     json_decref(quantizer->json);
     *quantizer = (struct tp_quantizer){0};
 }
 
-bool tp_words_have(const char *const list[TP_MAX_WORDS], const char *word)
+bool tp_words_have(const struct tp_words *words, const char *word)
 {
-    for (size_t i = 0; i < TP_MAX_WORDS && list[i]; i++)
-        if (word && strcasecmp(list[i], word) == 0)
+    for (size_t i = 0; i < words->count; i++)
+        if (word && strcasecmp(words->item[i], word) == 0)
             return true;
     return false;
 }

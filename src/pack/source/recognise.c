@@ -204,7 +204,7 @@ enum kind { NAMED, OTHERS, MARKING };
 
 static bool is_of_kind(const struct tp_finder *f, const struct tp_quantizer *q, enum kind kind)
 {
-    bool named = kind != MARKING && tp_words_have(q->method, f->method);
+    bool named = kind != MARKING && tp_words_have(&q->method, f->method);
     return kind == MARKING ? q->marker != NULL : kind == NAMED ? named : !named && !q->described;
 }
 
@@ -274,8 +274,8 @@ static bool match_format(const struct tp_finder *f, const struct tp_quantizer_fo
 {
     const struct tp_format *own = format; /* whose config says a group size, too */
     size_t prefix = base + strlen(form->separator);
-    for (int i = 0; form->absent[i]; i++)
-        if (find_sibling(f, codes, prefix, form->absent[i]))
+    for (size_t i = 0; i < form->absent.count; i++)
+        if (find_sibling(f, codes, prefix, form->absent.item[i]))
             return false;
     if ((form->alone && has_scale(f, codes, base)) ||
         !(format = with_sizes(f, format, codes, prefix)) ||

@@ -212,7 +212,7 @@ static const char *group_differs(const struct claim *c, const json_t *group, con
     if (own)
         format = own;
     if (format && strcmp(format, "mixed-precision") != 0 && c->weight->form->as &&
-        !tp_words_have(c->weight->form->as->says, format)) {
+        !tp_words_have(&c->weight->form->as->says, format)) {
         snprintf(value, size, "\"%s\"", format);
         return "\"format\":";
     }
@@ -350,7 +350,7 @@ static enum tp_code check_weight(const struct claim *c, const json_t *config, st
     char quoted[128];
     if (strcmp(method, "tilepack") == 0) /* says nothing of weights that were left as they were */
         return TP_OK;
-    if (!c->weight->form->by || !tp_words_have(c->weight->form->by->method, method)) {
+    if (!c->weight->form->by || !tp_words_have(&c->weight->form->by->method, method)) {
         snprintf(quoted, sizeof quoted, "\"%.100s\"", method);
         return disagree(c, "\"quant_method\":", quoted);
     }
@@ -439,7 +439,7 @@ static enum tp_code refused(const struct tp_checkpoint *ckpt, const struct tp_qu
 static bool refuses(const struct tp_quantizer_refusal *refusal, const json_t *config)
 {
     const char *value = json_string_value(json_object_get(config, refusal->key));
-    return tp_words_have(refusal->value, value);
+    return tp_words_have(&refusal->value, value);
 }
 
 /* What config.json says is of a quantizer, or of a kind of one's, that is refused by name. */
@@ -450,7 +450,7 @@ static enum tp_code check_named(const struct tp_checkpoint *ckpt, const json_t *
     const struct tp_quantizer *const *all = tp_quantizers(&count);
     char said[160];
     for (size_t q = 0; q < count; q++) {
-        if (!tp_words_have(all[q]->method, method))
+        if (!tp_words_have(&all[q]->method, method))
             continue;
         snprintf(said, sizeof said, "config.json says \"quant_method\": \"%.80s\"", method);
         if (all[q]->refused)
@@ -486,10 +486,10 @@ static bool has_file_format(const struct tp_checkpoint *ckpt, const struct tp_qu
 static bool is_sign(const struct tp_quantizer *q, const char *name)
 {
     size_t size = strlen(name);
-    for (size_t i = 0; i < TP_MAX_SIGNS && q->sign[i]; i++) {
-        size_t length = strlen(q->sign[i]);
+    for (size_t i = 0; i < q->sign.count; i++) {
+        size_t length = strlen(q->sign.item[i]);
         if (size > length && name[size - length - 1] == '.' &&
-            strcmp(name + size - length, q->sign[i]) == 0)
+            strcmp(name + size - length, q->sign.item[i]) == 0)
             return true;
     }
     return false;

@@ -108,7 +108,7 @@ static enum tp_code add_members(struct tp_source_ignore *ignore, json_t *object,
     json_t *value;
     json_object_foreach(object, key, value) {
         if (code || strncmp(key, list->prefix, skip) != 0 ||
-            json_integer_value(json_object_get(value, "bits")) < list->min_bits)
+            json_integer_value(json_object_get(value, "bits")) < (json_int_t)list->min_bits)
             continue;
         const char *text = tp_store_join(&ignore->store, key + skip, strlen(key + skip), "", err);
         if (!text)

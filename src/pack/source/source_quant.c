@@ -148,7 +148,7 @@ static enum tp_code load_side_file(const struct tp_checkpoint *ckpt, const struc
     if (json_object_size(own)) {
         *config = json_incref(own);
         if (!json_is_string(json_object_get(own, "quant_method")))
-            tp_json_set(own, "quant_method", json_string(q->method[0]));
+            tp_json_set(own, "quant_method", json_string(q->method.item[0]));
     }
     json_decref(own);
     free(side.text);

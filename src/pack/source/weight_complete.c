@@ -87,15 +87,15 @@ static enum tp_code config_says_v2(const struct tp_checkpoint *ckpt,
     enum tp_code code = tp_source_config(ckpt, &config, err);
     const char *key = NULL;
     const json_t *word = NULL;
-    for (size_t i = 0; by->zeros_key[i] && (!word || json_is_null(word)); i++)
-        word = json_object_get(config, key = by->zeros_key[i]);
+    for (size_t i = 0; i < by->zeros_key.count && (!word || json_is_null(word)); i++)
+        word = json_object_get(config, key = by->zeros_key.item[i]);
     const char *text = json_is_string(word) ? json_string_value(word) : "no text";
-    *v2 = tp_words_have(by->zeros_as, text);
+    *v2 = tp_words_have(&by->zeros_as, text);
     if (code == TP_OK && word && !json_is_null(word) && !*v2 &&
-        !tp_words_have(by->zeros_less, text)) {
+        !tp_words_have(&by->zeros_less, text)) {
         tp_source_config_path(ckpt, err);
         tp_err_hint(err, "correct config.json: zero points are stored less one (\"%s\") or as they "
-                         "are (\"%s\")", by->zeros_less[0], by->zeros_as[0]);
+                         "are (\"%s\")", by->zeros_less.item[0], by->zeros_as.item[0]);
         code = tp_fail(err, TP_E_UNSUPPORTED, "config.json says \"%s\": \"%.40s\", which does not "
                        "tell how zero points are stored", key, text);
     }

@@ -21,7 +21,7 @@ static const char *read_text(enum tp_json_kind kind, const char *text, char *to)
 {
     const bool modules = kind == TP_JSON_MODULE || kind == TP_JSON_MODULES;
     struct tp_module_pattern pattern;
-    if (!text || !*text)
+    if (!text || (!*text && kind != TP_JSON_ANY))
         return kind == TP_JSON_TEXTS || kind == TP_JSON_MODULES ? "holds something that is no text"
                                                                 : "is no text";
     if (kind == TP_JSON_SEGMENT && strpbrk(text, ".*^$"))
@@ -82,7 +82,7 @@ static enum tp_code read_list(const struct tp_json_place *at, const struct tp_js
     size_t *count = (size_t *)(void *)(out + field->count);
     if (!json_array_size(array))
         return tp_json_wrong(at, field->key, "is no list of values");
-    char *items = tp_os_zalloc(json_array_size(array), size, at->err);
+    char *items = tp_os_zalloc(json_array_size(array) + 1, size, at->err);
     memcpy(out + field->at, &items, sizeof items);
     enum tp_code code = items ? TP_OK : TP_E_MEMORY;
     while (*count < json_array_size(array) && code == TP_OK) {

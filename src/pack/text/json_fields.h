@@ -13,6 +13,7 @@
 
 enum tp_json_kind {
     TP_JSON_TEXT,
+    TP_JSON_ANY,      /* a text that may be empty */
     TP_JSON_SEGMENT,  /* a text: one segment of a name */
     TP_JSON_STACK,    /* a text: two segments of a name, or more */
     TP_JSON_MODULE,   /* a text, as a struct tp_module_pattern: see models/README.md */
@@ -24,7 +25,7 @@ enum tp_json_kind {
     TP_JSON_TREE,     /* an object, as a const json_t * */
     TP_JSON_MOVED,    /* a key of former files that is refused: engines/ says it */
     TP_JSON_BITS,     /* a list of some words: a bit for each, as an unsigned */
-    TP_JSON_TEXTS,    /* a list of texts */
+    TP_JSON_TEXTS,    /* a list of texts, with NULL behind the last one */
     TP_JSON_MODULES,  /* a list of such patterns */
     TP_JSON_OBJECTS,  /* a list of objects */
     TP_JSON_OBJECT,   /* fields of the same struct, in an object of their own */

@@ -348,8 +348,8 @@ static enum tp_code stack_experts(struct tp_builder *b)
 static bool is_named_otherwise(const struct tp_weight_form *form)
 {
     const json_t *method = json_object_get(form->format->config, "quant_method");
-    return method && form->by && form->by->method[0] &&
-           !tp_words_have(form->by->method, json_string_value(method));
+    return method && form->by && form->by->method.count &&
+           !tp_words_have(&form->by->method, json_string_value(method));
 }
 
 /* Whether nothing is to be done. Of another tool's weight the settings are not known;
