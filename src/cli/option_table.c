@@ -94,6 +94,15 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "tilepack compare SRC --to fp8-ct --to w4a16-ct --full\n"
         "tilepack compare SRC --html formats.html\n",
         {{"SRC", TP_COMPLETE_PATH, NULL}}, 1, 1, false, NULL},
+    [TP_CMD_SUGGEST] = {
+        "suggest", "SRC --gpu NAME [--gpus N] [options]",
+        "say which format to make for a GPU, why, and by which commands",
+        "At most three formats that the engine reads there and whose weights leave room in the "
+        "GPUs' memory, the preferred one first. Errors are measured on a sample of the weights.",
+        "tilepack suggest Qwen3-30B-A3B --gpu h100\n"
+        "tilepack suggest SRC --gpu a100 --gpus 8 --json\n"
+        "tilepack suggest SRC --gpu \"$(nvidia-smi --query-gpu=name --format=csv,noheader -i 0)\"\n",
+        {{"SRC", TP_COMPLETE_PATH, NULL}}, 1, 1, false, NULL},
     [TP_CMD_MODELS] = {
         "models", "[NAME] [options]",
         "list the models that are known, or show what is known of one",
@@ -260,7 +269,8 @@ const struct tp_option tp_option_rows[] = {
              "Its keys are those of quantizers/README.md; 'tilepack quantizers NAME --json' prints "
              "one to begin with. At most 1 MiB."},
     {.name = "engine-file", .value = "FILE", .kind = TP_OPT_LIST,
-     .commands = MAKES | BIT(MERGE) | BIT(COMPARE) | BIT(FORMATS) | BIT(ENGINES) | BIT(VERIFY),
+     .commands = MAKES | BIT(MERGE) | BIT(COMPARE) | BIT(FORMATS) | BIT(ENGINES) | BIT(VERIFY) |
+                 BIT(SUGGEST),
      .field = FIELD(engine_file), .complete = TP_COMPLETE_PATH,
      .help = "who reads what is written is in FILE, too; repeatable",
      .more = "Its rules count beside those of 'tilepack engines', of which it has no name; what "
@@ -433,6 +443,19 @@ const struct tp_option tp_option_rows[] = {
      .help = "it has to be served on so many GPUs that divide each layer (tensor parallel)",
      .more = "Each has its part of the rows or columns, which has to suit the kernels, too; else "
              "nothing is written (exit status 4)."},
+    {.name = "expert-parallel", .kind = TP_OPT_FLAG, .commands = MAKES,
+     .field = FIELD(expert_parallel),
+     .help = "with --gpus: experts are divided by their number, and each is whole"},
+    {.name = "engine", .value = "NAME", .kind = TP_OPT_STRING, .commands = BIT(SUGGEST),
+     .field = FIELD(engine), .initial = "vllm", .complete = TP_COMPLETE_ENGINE,
+     .help = "what is to serve it"},
+    {.name = "gpu", .value = "NAME", .kind = TP_OPT_STRING, .commands = BIT(SUGGEST),
+     .field = FIELD(gpu), .complete = TP_COMPLETE_CHIP,
+     .help = "on which GPU: h100, or what nvidia-smi calls it",
+     .more = "Without it, the one that is here. a100 is the one of 80 GB, a100-40gb the other."},
+    {.name = "gpus", .value = "N", .kind = TP_OPT_UNSIGNED, .commands = BIT(SUGGEST),
+     .field = FIELD(gpus), .min = 1, .max = 1024, .initial = "1",
+     .help = "on how many of them"},
     {.name = "gpu", .value = "NAME", .kind = TP_OPT_STRING, .commands = BIT(FORMATS),
      .field = FIELD(gpu), .complete = TP_COMPLETE_CHIP,
      .help = "list what is read on this GPU, the fastest first",
@@ -505,7 +528,7 @@ const struct tp_option tp_option_rows[] = {
     /* resources */
     {.name = "jobs", .letter = 'j', .value = "N", .kind = TP_OPT_UNSIGNED,
      .commands = WRITES | BIT(VERIFY) | BIT(DIFF) | BIT(BENCH) | BIT(MERGE) |
-                 BIT(DIGEST) | BIT(COMPARE) | BIT(PROVE),
+                 BIT(DIGEST) | BIT(COMPARE) | BIT(SUGGEST) | BIT(PROVE),
      .field = FIELD(jobs), .min = 1, .max = 1024,
      .help = "worker threads (default: $TILEPACK_JOBS, else the usable CPUs)",
      .more = "Results are the same for any number; only the speed differs."},

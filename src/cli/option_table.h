@@ -13,7 +13,7 @@
  * first among them. */
 #define TP_COMMANDS(X) \
     X(CONVERT, convert) X(PLAN, plan) X(DUMP, dump) X(VERIFY, verify) X(UNPACK, unpack) \
-    X(DIFF, diff) X(FORMATS, formats) X(COMPARE, compare) X(MODELS, models) \
+    X(DIFF, diff) X(FORMATS, formats) X(COMPARE, compare) X(SUGGEST, suggest) X(MODELS, models) \
     X(QUANTIZERS, quantizers) X(ENGINES, engines) X(SCHEDULE, schedule) X(BENCH, bench) \
     X(PROVE, prove) X(MERGE, merge) X(DIGEST, digest) X(HELP, help) \
     X(COMPLETIONS, completions) X(MAN_OPTIONS, man_options)
@@ -86,6 +86,7 @@ struct tp_options {
     /* formats, convert, plan; gpu as above */
     const char *engine;
     unsigned gpus; /* tensor-parallel ranks, 0 = not given */
+    bool expert_parallel;
 
     /* compare, dump */
     struct tp_strings compared; /* --to of compare */

@@ -2,27 +2,10 @@
 #include "cli/served_report.h"
 
 #include "cli/report.h"
+#include "cli/shell_word.h"
 
 #include <stdio.h>
 #include <string.h>
-
-/* The path as one word of a shell's command, and no option there: as it is where nothing in it is
- * special. What others may have in UTF-8 is not. */
-static enum tp_code add_word(struct tp_text *text, const char *path, struct tp_err *err)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "_@%+:,./-";
-    const char *at = path;
-    while (*at && ((unsigned char)*at >= 0x80 || strchr(plain, *at)))
-        at++;
-    enum tp_code code = *path == '-' ? tp_text_add_word(text, "./", err) : TP_OK;
-    if (code || !*at)
-        return code ? code : tp_text_add_word(text, path, err);
-    code = tp_text_add(text, "'", 1, err);
-    for (at = path; *at && code == TP_OK; at++)
-        code = *at == '\'' ? tp_text_add_word(text, "'\\''", err) : tp_text_add(text, at, 1, err);
-    return code ? code : tp_text_add(text, "'", 1, err);
-}
 
 static enum tp_code add_reader(const struct tp_served *served, const struct tp_reader *reader,
                                struct tp_text *text, struct tp_err *err)
@@ -144,7 +127,7 @@ void tp_serving_put(struct tp_writer *w, const struct tp_serving *serving)
     if (!served->written)
         return;
     if (served->server) {
-        size_t words = tp_served_command(served->server, serving->output, serving->wish.ranks,
+        size_t words = tp_served_command(served->server, serving->output, &serving->wish,
                                          number, word);
         tp_begin(w, "serve", '{');
         tp_write(w, tp_str("engine", served->server->engine->name));
@@ -170,12 +153,12 @@ int tp_serving_print_command(const struct tp_serving *serving)
     struct tp_err err = {0};
     if (!server)
         return TP_OK;
-    size_t words = tp_served_command(server, serving->output, serving->wish.ranks, number, word);
+    size_t words = tp_served_command(server, serving->output, &serving->wish, number, word);
     enum tp_code code = TP_OK;
     for (size_t i = 0; i < words && code == TP_OK; i++) {
         code = i ? tp_text_add(&line, " ", 1, &err) : TP_OK;
         if (code == TP_OK)
-            code = word[i] == serving->output ? add_word(&line, word[i], &err)
+            code = word[i] == serving->output ? tp_add_shell_word(&line, word[i], &err)
                                               : tp_text_add_word(&line, word[i], &err);
     }
     if (code == TP_OK) {

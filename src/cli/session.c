@@ -4,6 +4,7 @@
 #include "base/suffix.h"
 #include "pack/engine/engine.h"
 #include "pack/quantizer/quantizer.h"
+#include "pack/os/machine.h"
 #include "pack/os/os.h"
 
 #include <errno.h>
@@ -57,15 +58,21 @@ enum tp_code tp_read_facts(const struct tp_options *o, struct tp_err *err)
     return code;
 }
 
-/* The error of a name that is none of some, which the hint lists. */
-static enum tp_code unknown(const char *option, const char *name, const char *what,
-                            const char *(*at)(size_t), const char *more, struct tp_err *err)
+/* A hint that lists what is known. */
+static void list_known(const char *(*at)(size_t), const char *more, struct tp_err *err)
 {
     char names[500] = "";
     size_t used = 0;
     for (size_t i = 0; at(i) && used < sizeof names; i++)
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", at(i));
     tp_err_hint(err, "known are %s%s", names, more);
+}
+
+/* The error of a name that is none of them. */
+static enum tp_code unknown(const char *option, const char *name, const char *what,
+                            const char *(*at)(size_t), const char *more, struct tp_err *err)
+{
+    list_known(at, more, err);
     return tp_fail(err, TP_E_USAGE, "--%s '%.200s': there is no such %s", option, name, what);
 }
 
@@ -83,15 +90,37 @@ static const char *engine_at(size_t i)
     return i < count ? engines[i]->name : NULL;
 }
 
+/* The error of a name that is no GPU's. */
+static enum tp_code unknown_gpu(const char *name, const char *more, struct tp_err *err)
+{
+    if (tp_chip_is_amd(name))
+        return tp_refuse(err, TP_E_USAGE, "nothing is known here of who reads what on them",
+                         "--gpu '%.200s': GPUs of AMD are not covered", name);
+    return unknown("gpu", name, "GPU", chip_at, more, err);
+}
+
+enum tp_code tp_chip_from(const struct tp_options *o, const struct tp_chip **chip,
+                          struct tp_err *err)
+{
+    char here[100];
+    const char *name = o->gpu ? o->gpu : tp_machine_gpu("", here, sizeof here) ? here : NULL;
+    if (name && (*chip = tp_chip_find(name)))
+        return TP_OK;
+    if (name)
+        return unknown_gpu(name, "", err);
+    list_known(chip_at, "", err);
+    return tp_fail(err, TP_E_USAGE, "no --gpu is given, and there is none here");
+}
+
 enum tp_code tp_wish_from(const struct tp_options *o, struct tp_wish *wish, struct tp_err *err)
 {
     enum tp_code code = tp_engines_check(err);
-    *wish = (struct tp_wish){.sm = o->gpu ? tp_chip_sm(o->gpu) : 0, .ranks = o->gpus};
+    *wish = (struct tp_wish){.sm = o->gpu ? tp_chip_sm(o->gpu) : 0, .ranks = o->gpus,
+                             .whole_experts = o->expert_parallel};
     if (code)
         return code;
     if (o->gpu && !wish->sm)
-        return unknown("gpu", o->gpu, "GPU", chip_at, ", or a compute capability such as sm90",
-                       err);
+        return unknown_gpu(o->gpu, ", or a compute capability such as sm90", err);
     if (o->engine && !(wish->engine = tp_engine_find(o->engine)))
         return unknown("engine", o->engine, "engine", engine_at, "", err);
     return TP_OK;

@@ -25,6 +25,11 @@ enum tp_code tp_read_facts(const struct tp_options *o, struct tp_err *err);
 /* What --engine, --gpu and --gpus say. TP_E_USAGE for what is not known. */
 enum tp_code tp_wish_from(const struct tp_options *o, struct tp_wish *wish, struct tp_err *err);
 
+/* The GPU that --gpu names, or the one that is here. TP_E_USAGE, with the list, where there is
+ * none. */
+enum tp_code tp_chip_from(const struct tp_options *o, const struct tp_chip **chip,
+                          struct tp_err *err);
+
 /* The request that --to or --recipe, --set, --include, ... make; options.c saw to it that
  * they go together. A file of importance is not opened yet. */
 enum tp_code tp_request_from(const struct tp_options *o, struct tp_request *request,

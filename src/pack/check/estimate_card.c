@@ -69,26 +69,36 @@ static void add_up(const struct tp_plan *plan, const uint32_t *picked,
     }
 }
 
-enum tp_code tp_estimate_card(const struct tp_plan *plan, const struct tp_run_options *run,
-                              struct tp_card_use *uses, size_t count, struct tp_err *err)
+enum tp_code tp_estimate_uses(const struct tp_plan *plan, const struct tp_run_options *run,
+                              size_t most, struct tp_card_use *uses, size_t count,
+                              struct tp_err *err)
 {
     struct tp_side source = {.ckpt = plan->ckpt, .weights = plan->weights};
     struct tp_estimate_options options = {.thinned = THINNED, .max = BOX_VALUES,
                                           .jobs = workers(run), .stop = run->stop};
-    size_t picks = plan->unit_count < TP_CARD_WEIGHTS ? plan->unit_count : TP_CARD_WEIGHTS;
+    size_t picks = plan->unit_count < most ? plan->unit_count : most;
     uint32_t *picked = tp_os_zalloc(picks + 1, sizeof *picked, err);
     struct tp_distance *distances =
         picked ? tp_os_zalloc(picks + 1, sizeof *distances, err) : NULL;
-    struct tp_page_cache cache = {0}; /* the conversion may have dropped what it read */
-    enum tp_code code = distances ? tp_page_cache_open(&cache, plan->ckpt, err) : TP_E_MEMORY;
+    enum tp_code code = distances ? TP_OK : TP_E_MEMORY;
     if (code == TP_OK) {
         pick(plan->unit_count, picked, picks);
         code = tp_estimate_some(plan, &source, &options, picked, picks, distances, err);
     }
     if (code == TP_OK)
         add_up(plan, picked, distances, picks, uses, count);
-    tp_page_cache_close(&cache);
     free(distances);
     free(picked);
+    return code;
+}
+
+enum tp_code tp_estimate_card(const struct tp_plan *plan, const struct tp_run_options *run,
+                              struct tp_card_use *uses, size_t count, struct tp_err *err)
+{
+    struct tp_page_cache cache = {0}; /* the conversion may have dropped what it read */
+    enum tp_code code = tp_page_cache_open(&cache, plan->ckpt, err);
+    if (code == TP_OK)
+        code = tp_estimate_uses(plan, run, TP_CARD_WEIGHTS, uses, count, err);
+    tp_page_cache_close(&cache);
     return code;
 }

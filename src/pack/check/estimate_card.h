@@ -15,5 +15,9 @@
 #define TP_CARD_WEIGHTS 8192
 enum tp_code tp_estimate_card(const struct tp_plan *plan, const struct tp_run_options *run,
                               struct tp_card_use *uses, size_t count, struct tp_err *err);
+/* The same of `most` weights; what it reads stays in the page cache. */
+enum tp_code tp_estimate_uses(const struct tp_plan *plan, const struct tp_run_options *run,
+                              size_t most, struct tp_card_use *uses, size_t count,
+                              struct tp_err *err);
 
 #endif

@@ -75,6 +75,26 @@ struct tp_engine_run {
     const char *says;
 };
 
+/* What a recommendation asks of the source. */
+enum tp_advice_needs {
+    TP_ADVICE_EXACT = 1,      /* its codes are taken over */
+    TP_ADVICE_CALIBRATED = 2, /* it has activation scales */
+};
+
+/* What is recommended on some GPUs: the first of these formats that it reads there. */
+struct tp_engine_advice {
+    const char **format, **gpu;
+    size_t formats, gpus;
+    unsigned needs;      /* enum tp_advice_needs, as bits */
+    const char **set;    /* "key=value", as --set takes them */
+    size_t sets;
+    const char *search;  /* as --search takes it, or NULL, and ... */
+    bool is_signed;      /* ... --signed */
+    const char *reason;  /* one sentence, without its full stop */
+    const char **source; /* where that is said */
+    size_t sources;
+};
+
 /* Modules that it loads as one. */
 enum tp_alike { TP_ALIKE_EXPERTS = 1, TP_ALIKE_FUSED = 2 };
 
@@ -85,6 +105,9 @@ struct tp_engine {
     size_t sources;
     const char **serve, **parallel; /* words of the command, with DST, and those for N ranks */
     size_t serves, parallels;
+    const char **whole; /* words with which ranks divide experts by their number alone */
+    size_t wholes;
+    uint64_t memory;    /* how many hundredths of a GPU's memory weights may take, or 0 */
     const char *how;     /* in words, of a library */
     const char *install; /* what else has to be there, or NULL */
     const char *package; /* of Python, as config.json names it, or NULL */
@@ -99,6 +122,8 @@ struct tp_engine {
     size_t merges;
     struct tp_engine_run *run;
     size_t runs;
+    struct tp_engine_advice *advice; /* the preferred one first */
+    size_t advices;
     json_t *json; /* the whole file, which owns all texts */
 };
 
@@ -124,6 +149,10 @@ const char *tp_use_list(unsigned uses, char *text, size_t size); /* "linear, exp
 
 bool tp_row_has(const struct tp_engine_row *row, const char *format);
 bool tp_engine_reads(const struct tp_engine *engine, const char *format); /* some row has it */
+/* The row that has the format on GPUs of that compute capability (0: on any) and of which the speed
+ * is the best: the first of these; NULL: there is none. */
+const struct tp_engine_row *tp_engine_row(const struct tp_engine *engine, const char *format,
+                                          unsigned sm);
 
 /* "vLLM 0.33, SGLang 0.5" or, where nothing else reads it, "callers of DeepGEMM"; "" where nobody
  * does. What is cut ends with a comma less. */

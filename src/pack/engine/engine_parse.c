@@ -62,6 +62,17 @@ static const struct tp_json_field run[] = {
     TP_LIST("formats", TEXTS, TP_MAY_BE, tp_engine_run, format, formats),
     TP_ONE("says", TEXT, TP_NEEDED, tp_engine_run, says),
     {0}};
+static const char *const needs[] = {"exact", "calibrated", NULL};
+static const struct tp_json_field advice[] = {
+    TP_LIST("formats", TEXTS, TP_NEEDED, tp_engine_advice, format, formats),
+    TP_LIST("gpus", TEXTS, TP_NEEDED, tp_engine_advice, gpu, gpus),
+    TP_ONE("needs", BITS, TP_MAY_BE, tp_engine_advice, needs, .words = needs),
+    TP_LIST("set", TEXTS, TP_MAY_BE, tp_engine_advice, set, sets),
+    TP_ONE("search", TEXT, TP_MAY_BE, tp_engine_advice, search),
+    TP_ONE("signed", NO, TP_MAY_BE, tp_engine_advice, is_signed),
+    TP_ONE("reason", TEXT, TP_NEEDED, tp_engine_advice, reason),
+    TP_LIST("source", TEXTS, TP_NEEDED, tp_engine_advice, source, sources),
+    {0}};
 static const struct tp_json_field fields[] = {
     TP_ONE("name", TEXT, TP_NEEDED, tp_engine, name),
     TP_ONE("title", TEXT, TP_NEEDED, tp_engine, title),
@@ -70,6 +81,8 @@ static const struct tp_json_field fields[] = {
     TP_LIST("source", TEXTS, TP_NEEDED, tp_engine, source, sources),
     TP_LIST("serve", TEXTS, TP_MAY_BE, tp_engine, serve, serves),
     TP_LIST("parallel", TEXTS, TP_MAY_BE, tp_engine, parallel, parallels),
+    TP_LIST("whole_experts", TEXTS, TP_MAY_BE, tp_engine, whole, wholes),
+    TP_ONE("memory", NUMBER, TP_MAY_BE, tp_engine, memory),
     TP_ONE("how", TEXT, TP_MAY_BE, tp_engine, how),
     TP_ONE("install", TEXT, TP_MAY_BE, tp_engine, install),
     TP_ONE("package", TEXT, TP_MAY_BE, tp_engine, package),
@@ -82,6 +95,8 @@ static const struct tp_json_field fields[] = {
             TP_OF(family, tp_engine_rule)),
     TP_LIST("merged", OBJECTS, TP_MAY_BE, tp_engine, merge, merges, TP_OF(merge, tp_engine_merge)),
     TP_LIST("ran", OBJECTS, TP_MAY_BE, tp_engine, run, runs, TP_OF(run, tp_engine_run)),
+    TP_LIST("suggest", OBJECTS, TP_MAY_BE, tp_engine, advice, advices,
+            TP_OF(advice, tp_engine_advice)),
     {0}};
 
 const char *tp_speed_name(int speed) { return speeds[speed]; }
@@ -117,6 +132,32 @@ static enum tp_code check_rules(const char *list, const struct tp_engine_rule *r
     return code;
 }
 
+/* Of what is recommended: a server has a command and a part of the memory for it, and every format
+ * is read on every GPU of the entry. */
+static enum tp_code check_advice(const struct tp_engine *engine, struct tp_err *err)
+{
+    const struct tp_json_place file = {NULL, 0, err};
+    enum tp_code code = TP_OK;
+    if (engine->advices && (engine->kind != TP_ENGINE_SERVER || !engine->memory))
+        return tp_json_wrong(&file, "suggest", "is of a server with a \"memory\" alone");
+    if (engine->memory > 100)
+        return tp_json_wrong(&file, "memory", "is a number of hundredths");
+    for (size_t i = 0; i < engine->advices && code == TP_OK; i++) {
+        const struct tp_engine_advice *item = &engine->advice[i];
+        const struct tp_json_place at = {"suggest", i, err};
+        code = check_gpus("suggest", i, item->gpu, item->gpus, err);
+        for (size_t f = 0; f < item->formats && code == TP_OK; f++) {
+            uint32_t read = 0;
+            for (size_t r = 0; r < engine->rows; r++)
+                if (tp_row_has(&engine->row[r], item->format[f]))
+                    read |= tp_sms_of(engine->row[r].gpu, engine->row[r].gpus, 0);
+            if (tp_sms_of(item->gpu, item->gpus, 0) & ~read)
+                code = tp_json_wrong(&at, "formats", "holds one that no row reads on these GPUs");
+        }
+    }
+    return code;
+}
+
 /* What a table does not say of a file. */
 static enum tp_code check(const struct tp_engine *engine, struct tp_err *err)
 {
@@ -138,7 +179,8 @@ static enum tp_code check(const struct tp_engine *engine, struct tp_err *err)
     if (code || (code = check_rules("plain", engine->plain, engine->plains, err)) ||
         (code = check_rules("sizes", engine->size, engine->sizes, err)))
         return code;
-    return check_rules("families", engine->family, engine->families, err);
+    code = check_rules("families", engine->family, engine->families, err);
+    return code ? code : check_advice(engine, err);
 }
 
 enum tp_code tp_engine_parse(const char *text, size_t bytes, struct tp_engine *engine,

@@ -3,14 +3,22 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
-/* Compute capabilities as the vendor lists them. */
+/* Compute capabilities as the vendor lists them; memory in MiB as nvidia-smi shows it. */
 static const struct tp_chip chips[] = {
-    {"a100", 80},  {"a800", 80},          {"a30", 80},   {"a10", 86},  {"a40", 86},
-    {"3090", 86},  {"l4", 89},            {"l40s", 89},  {"4090", 89}, {"rtx-6000-ada", 89},
-    {"h100", 90},  {"h100-pcie", 90},     {"h200", 90},  {"h800", 90}, {"h20", 90},
-    {"gh200", 90}, {"b200", 100},         {"gb200", 100}, {"b300", 103}, {"gb300", 103},
-    {"5090", 120}, {"rtx-pro-6000", 120}, {"gb10", 121},
+    {"a100", 80, 81920, "80 GB; a100-40gb is the other one"},
+    {"a100-40gb", 80, 40960, NULL}, {"a800", 80, 81920, "80 GB; a800-40gb is the other one"},
+    {"a800-40gb", 80, 40960, NULL}, {"a30", 80, 24576, NULL}, {"a10", 86, 23028, NULL},
+    {"a10g", 86, 23028, NULL}, {"a40", 86, 46068, NULL}, {"3090", 86, 24576, NULL},
+    {"l4", 89, 23034, NULL}, {"l40s", 89, 46068, NULL}, {"4090", 89, 24564, NULL},
+    {"rtx-6000-ada", 89, 49140, NULL}, {"h100", 90, 81559, NULL},
+    {"h100-pcie", 90, 81559, NULL}, {"h100-nvl", 90, 95830, NULL}, {"h200", 90, 143771, NULL},
+    {"h800", 90, 81559, NULL}, {"h20", 90, 97871, NULL},
+    {"gh200", 90, 97871, "96 GB; gh200-144g is the other one"}, {"gh200-144g", 90, 147456, NULL},
+    {"b200", 100, 183359, NULL}, {"gb200", 100, 189471, NULL}, {"b300", 103, 275040, NULL},
+    {"gb300", 103, 284208, NULL}, {"5090", 120, 32607, NULL},
+    {"rtx-pro-6000", 120, 97887, NULL}, {"gb10", 121, 122880, NULL},
 };
 
 const struct tp_chip *tp_chips(size_t *count)
@@ -32,12 +40,69 @@ unsigned tp_sm_of(const char *text, bool *later)
     return !*text && sm >= 10 && sm < 1000 ? sm : 0;
 }
 
+/* Between the words of a name: "NVIDIA A100-SXM4-40GB". */
+static bool is_gap(char c)
+{
+    return c == ' ' || c == '-' || c == '_' || c == '\0';
+}
+
+static bool has_word(const char *text, const char *word, size_t size)
+{
+    for (const char *at = text; *at;) {
+        size_t length = 0;
+        while (!is_gap(at[length]))
+            length++;
+        if (length == size && strncasecmp(at, word, size) == 0)
+            return true;
+        at += length;
+        while (*at && is_gap(*at))
+            at++;
+    }
+    return false;
+}
+
+/* How many words the chip's name has, if the text has all of them; else 0. */
+static unsigned words_in(const char *text, const char *chip)
+{
+    unsigned words = 0;
+    for (const char *at = chip; *at; words++) {
+        size_t length = strcspn(at, "-");
+        if (!has_word(text, at, length))
+            return 0;
+        at += length + (at[length] == '-');
+    }
+    return words;
+}
+
+const struct tp_chip *tp_chip_find(const char *text)
+{
+    const struct tp_chip *best = NULL;
+    unsigned most = 0;
+    if (strlen(text) == 0 || is_gap(text[strlen(text) - 1]) || has_word(text, "laptop", 6))
+        return NULL;
+    for (size_t i = 0; i < sizeof chips / sizeof *chips; i++) {
+        unsigned words = words_in(text, chips[i].name);
+        if (words > most) {
+            most = words;
+            best = &chips[i];
+        }
+    }
+    return best;
+}
+
+bool tp_chip_is_amd(const char *text)
+{
+    static const char *const begin[] = {"amd", "radeon", "instinct", "mi2", "mi3", "mi4", "gfx"};
+    for (size_t i = 0; i < sizeof begin / sizeof *begin; i++)
+        if (strncasecmp(text, begin[i], strlen(begin[i])) == 0)
+            return true;
+    return false;
+}
+
 unsigned tp_chip_sm(const char *name)
 {
-    for (size_t i = 0; i < sizeof chips / sizeof *chips; i++)
-        if (strcmp(chips[i].name, name) == 0)
-            return chips[i].sm;
-    return tp_sm_of(name, NULL);
+    const struct tp_chip *chip = tp_chip_find(name);
+    return chip ? chip->sm : tp_sm_of(name, NULL);
 }
 
 unsigned tp_sm_at(unsigned bit)

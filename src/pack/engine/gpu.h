@@ -8,12 +8,20 @@
 #include <stdint.h>
 
 struct tp_chip {
-    const char *name; /* "h100", as --gpu takes it */
-    unsigned sm;      /* compute capability: 90 for 9.0 */
+    const char *name;  /* "h100", as --gpu takes it */
+    unsigned sm;       /* compute capability: 90 for 9.0 */
+    unsigned mib;      /* of memory, as nvidia-smi shows it */
+    const char *which; /* where others have that name: which of them it is; or NULL */
 };
 const struct tp_chip *tp_chips(size_t *count);
 
-/* The compute capability of "h100", or of "sm90"; 0 when unknown. */
+/* The chip that a product's name is about: that which has most of its words, "h100" of "NVIDIA H100
+ * 80GB HBM3", "a100-40gb" of "NVIDIA A100-SXM4-40GB"; NULL: none. */
+const struct tp_chip *tp_chip_find(const char *text);
+/* Whether it is the name of one of AMD's. */
+bool tp_chip_is_amd(const char *text);
+
+/* The compute capability of such a name, or of "sm90"; 0 when unknown. */
 unsigned tp_chip_sm(const char *name);
 
 /* "sm90" or "sm90+": its number, and whether later ones are meant, too; 0 if it is neither. */

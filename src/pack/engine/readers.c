@@ -96,19 +96,24 @@ static bool is_for(const struct tp_engine_row *row, unsigned sm)
     return !sm || tp_sms_of(row->gpu, row->gpus, sm) >> TP_SM_OTHER & 1;
 }
 
-/* The row has the format there; of the rows of its engine it is the first of the fastest ones. */
+const struct tp_engine_row *tp_engine_row(const struct tp_engine *engine, const char *format,
+                                          unsigned sm)
+{
+    const struct tp_engine_row *best = NULL;
+    for (size_t i = 0; i < engine->rows; i++) {
+        const struct tp_engine_row *row = &engine->row[i];
+        if (tp_row_has(row, format) && is_for(row, sm) && (!best || row->speed < best->speed))
+            best = row;
+    }
+    return best;
+}
+
+/* The row has the format there; with a capability it is the fastest of its engine. */
 static bool wanted(const struct tp_engine *engine, size_t r, const char *format, unsigned sm)
 {
     const struct tp_engine_row *row = &engine->row[r];
-    if (!tp_row_has(row, format) || !is_for(row, sm))
-        return false;
-    for (size_t i = 0; i < engine->rows && sm; i++) {
-        const struct tp_engine_row *other = &engine->row[i];
-        if ((other->speed < row->speed || (other->speed == row->speed && i < r)) &&
-            tp_row_has(other, format) && is_for(other, sm))
-            return false;
-    }
-    return true;
+    return tp_row_has(row, format) &&
+           (sm ? tp_engine_row(engine, format, sm) == row : is_for(row, sm));
 }
 
 enum tp_code tp_offers(unsigned sm, const struct tp_engine *engine, struct tp_offer **offers,

@@ -68,3 +68,23 @@ uint64_t tp_machine_memory(const char *root)
     uint64_t all = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : UINT64_MAX;
     return tp_min_u64(all, cgroup_limit(root));
 }
+
+bool tp_machine_gpu(const char *root, char *name, size_t size)
+{
+    static const char folder[] = "proc/driver/nvidia/gpus";
+    char path[PATH_MAX], file[2 * PATH_MAX], text[1024] = "";
+    struct tp_os_list list = {0};
+    struct tp_err ignored = {0};
+    snprintf(path, sizeof path, "%s/%s", root, folder);
+    if (tp_os_list(path, &list, &ignored) == TP_OK && list.count) {
+        snprintf(file, sizeof file, "%s/%s/information", folder, list.names[0]);
+        read_begin(root, file, text, sizeof text);
+    }
+    tp_os_list_free(&list);
+    if (strncmp(text, "Model:", strlen("Model:")) != 0)
+        return false;
+    const char *model = text + strlen("Model:");
+    model += strspn(model, " \t");
+    snprintf(name, size, "%.*s", (int)strcspn(model, "\n"), model);
+    return *name != '\0';
+}

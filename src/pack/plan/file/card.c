@@ -225,7 +225,7 @@ static enum tp_code add_command(const struct tp_reader *reader, struct tp_text *
     const struct tp_engine *engine = reader->engine;
     const char *word[TP_MAX_COMMAND];
     char number[12];
-    size_t words = tp_served_command(reader, "DST", 1, number, word);
+    size_t words = tp_served_command(reader, "DST", &(struct tp_wish){0}, number, word);
     enum tp_code code = tp_text_addf(text, err, "\nTo serve it with %s (%s):\n\n```\n%s%s",
                                      engine->title, engine->version,
                                      engine->install ? engine->install : "",

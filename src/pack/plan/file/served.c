@@ -9,6 +9,7 @@
 #include "base/suffix.h"
 #include "pack/model/model_names.h"
 #include "pack/os/os.h"
+#include "pack/plan/file/ranks.h"
 #include "pack/plan/file/uneven.h"
 #include "pack/plan/unit/build.h"
 
@@ -30,32 +31,18 @@ struct judge {
 
 /* ---- what a weight is ---------------------------------------------------------------- */
 
-/* Into how many parts ranks divide its rows, or its columns. Each rank has a whole head of k and v,
- * however few there are. */
-static uint64_t parts_of(const struct judge *j, const struct tp_unit *unit, enum tp_parallel cut)
-{
-    const struct tp_model_facts *facts = &j->plan->weights->facts;
-    const struct tp_model_parallel *is =
-        j->wish->ranks < 2 ? NULL : tp_name_parallel(facts, unit->name);
-    struct tp_fused_name fused;
-    char key[TP_FULL_NAME];
-    if (!is || is->cut != cut)
-        return 1;
-    bool repeats = facts->kv_heads && facts->kv_heads < j->wish->ranks &&
-                   tp_name_fused(facts, unit->name, key, sizeof key, &fused) && fused.part &&
-                   fused.set->parts == 3;
-    return repeats ? facts->kv_heads : j->wish->ranks;
-}
-
 /* False: ranks cannot divide it at all. */
 static bool ask(const struct judge *j, const struct tp_unit *unit, struct tp_asked *asked)
 {
     const struct tp_unit_form *form = unit->form;
     struct tp_stack_name stack;
-    const uint64_t parts[2] = {parts_of(j, unit, TP_PARALLEL_N), parts_of(j, unit, TP_PARALLEL_K)};
-    *asked = (struct tp_asked){.facts = &j->plan->weights->facts,
+    const struct tp_model_facts *facts = &j->plan->weights->facts;
+    const enum tp_use use = (enum tp_use)unit->use;
+    const uint64_t parts[2] = {tp_rank_parts(facts, unit->name, use, j->wish, TP_PARALLEL_N),
+                               tp_rank_parts(facts, unit->name, use, j->wish, TP_PARALLEL_K)};
+    *asked = (struct tp_asked){.facts = facts,
                                .name = unit->name,
-                               .use = (enum tp_use)unit->use,
+                               .use = use,
                                .format = form->format,
                                .settings = &form->settings,
                                .size = {form->box.n, form->box.k},
@@ -339,6 +326,8 @@ enum tp_code tp_plan_served(const struct tp_plan *plan, const struct tp_wish *wi
     if (code || !(served->reader = tp_os_zalloc(count + 1, sizeof *served->reader, err)))
         return code ? code : TP_E_MEMORY;
     for (size_t e = 0; e < count && served->written && code == TP_OK; e++) {
+        if (wish->alone && all[e] != wish->engine)
+            continue;
         if (!knows(all[e], plan->units, plan->unit_count) &&
             !knows(all[e], plan->kept_units, plan->kept_unit_count))
             continue;
@@ -418,19 +407,23 @@ enum tp_code tp_served_check(const struct tp_served *served, const struct tp_wis
     return code;
 }
 
-size_t tp_served_command(const struct tp_reader *reader, const char *output, unsigned ranks,
-                         char number[12], const char *word[TP_MAX_COMMAND])
+size_t tp_served_command(const struct tp_reader *reader, const char *output,
+                         const struct tp_wish *wish, char number[12],
+                         const char *word[TP_MAX_COMMAND])
 {
     const struct tp_engine *engine = reader->engine;
     size_t count = 0;
-    snprintf(number, 12, "%u", ranks);
+    snprintf(number, 12, "%u", wish->ranks);
     for (size_t r = 0; r < reader->rows; r++)
         for (size_t i = 0; i < reader->row[r]->befores && count < 4; i++)
             word[count++] = reader->row[r]->before[i];
     for (size_t i = 0; i < engine->serves && count < 12; i++)
         word[count++] = strcmp(engine->serve[i], "DST") == 0 ? output : engine->serve[i];
-    for (size_t i = 0; i < engine->parallels && ranks > 1 && count < 16; i++)
+    for (size_t i = 0; i < engine->parallels && wish->ranks > 1 && count < 16; i++)
         word[count++] = strcmp(engine->parallel[i], "N") == 0 ? number : engine->parallel[i];
+    for (size_t i = 0; i < engine->wholes && wish->ranks > 1 && wish->whole_experts && count < 18;
+         i++)
+        word[count++] = engine->whole[i];
     for (size_t r = 0; r < reader->rows; r++)
         for (size_t i = 0; i < reader->row[r]->behinds && count < TP_MAX_COMMAND; i++)
             word[count++] = reader->row[r]->behind[i];

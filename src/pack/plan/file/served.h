@@ -12,6 +12,8 @@
 struct tp_wish {
     const struct tp_engine *engine; /* NULL: a server, whichever */
     unsigned sm, ranks;             /* compute capability; tensor-parallel ranks; 0: not said */
+    bool whole_experts;             /* ranks divide experts by their number, each is whole */
+    bool alone;                     /* no other engine is asked */
 };
 
 enum { TP_MAX_COMMAND = 24 };
@@ -56,8 +58,10 @@ enum tp_code tp_served_why(const struct tp_served *served, const struct tp_wish 
 enum tp_code tp_served_check(const struct tp_served *served, const struct tp_wish *wish,
                              struct tp_err *err);
 
-/* The words of the command, with `output` for DST and for N the ranks, written into `number`. */
-size_t tp_served_command(const struct tp_reader *reader, const char *output, unsigned ranks,
-                         char number[12], const char *word[TP_MAX_COMMAND]);
+/* The words of the command, with `output` for DST and for N the wish's ranks, written into
+ * `number`. */
+size_t tp_served_command(const struct tp_reader *reader, const char *output,
+                         const struct tp_wish *wish, char number[12],
+                         const char *word[TP_MAX_COMMAND]);
 
 #endif

@@ -1,0 +1,20 @@
+/* What ranks of an engine have of a weight, and of all of a plan's: tensor parallel, and experts
+ * divided by their number. */
+#ifndef TP_PACK_RANKS_H
+#define TP_PACK_RANKS_H
+
+#include "pack/plan/file/served.h"
+
+/* What a weight of that name and rank (2 or 3) is used as. */
+enum tp_use tp_use_of(const struct tp_model_facts *facts, const char *name, int rank);
+
+/* Into how many parts the wish's ranks divide its rows (TP_PARALLEL_N) or its columns. Each rank
+ * has a whole head of k and v, however few there are. */
+uint64_t tp_rank_parts(const struct tp_model_facts *facts, const char *name, enum tp_use use,
+                       const struct tp_wish *wish, enum tp_parallel cut);
+
+/* Bytes of tensors that the fullest of the wish's ranks holds: its parts of what ranks divide, of
+ * tables of embeddings and heads too, and all else. */
+uint64_t tp_plan_rank_bytes(const struct tp_plan *plan, const struct tp_wish *wish);
+
+#endif
