@@ -36,8 +36,9 @@ static enum tp_code make_wish(const struct tp_options *o, struct tp_suggest_wish
         code = tp_wish_from(o, &asked, err);
     if (code)
         return code;
-    wish->engine = asked.engine;
-    wish->gpus = o->gpus;
+    wish->engine = asked.engine ? asked.engine : tp_engine_find("vllm");
+    wish->gpus = o->gpus ? o->gpus : 1;
+    wish->unmeasured = o->no_sample;
     return check_engine(wish->engine, err);
 }
 

@@ -13,6 +13,7 @@
 static const char *const ways[] = {
     [TP_SUGGEST_AS_IS] = "as it is",
     [TP_SUGGEST_EXACT] = "exact",
+    [TP_SUGGEST_CODES] = "codes",
     [TP_SUGGEST_ROUNDED] = "rounded",
     [TP_SUGGEST_REQUANTIZED] = "requantized",
 };
@@ -49,9 +50,9 @@ static void convert_words(const struct tp_suggest_report *report, const struct t
     add_option(words, "--to", row->format->name);
     for (size_t i = 0; i < advice->sets; i++)
         add_option(words, "--set", advice->set[i]);
-    if (advice->search)
+    if (row->searched)
         add_option(words, "--search", advice->search);
-    if (advice->is_signed)
+    if (row->searched && advice->is_signed)
         add(words, "--signed");
     if (row->way == TP_SUGGEST_REQUANTIZED)
         add(words, "--requantize");
@@ -114,7 +115,7 @@ static void put_cost(struct tp_writer *w, const struct tp_suggestion *row)
     if (cost->measured)
         tp_cellf(w, "cost", "%.1f %%", 100 * cost->relative);
     else
-        tp_write(w, tp_cell("cost", row->way < TP_SUGGEST_ROUNDED ? "none" : "-"));
+        tp_write(w, tp_cell("cost", row->way < TP_SUGGEST_CODES ? "none" : "-"));
     if (!cost->measured)
         return;
     tp_object(w, "error", tp_real("relative", cost->relative), tp_real("snr_db", cost->mean_db),
@@ -126,9 +127,9 @@ static const char *reason_of(const struct tp_suggest_report *report,
 {
     if (row->advice)
         return row->advice->reason;
-    snprintf(text, size, "%s reads it as it is, so nothing is rounded again%s",
+    snprintf(text, size, "%s reads it as it is%s, so nothing is rounded again",
              report->wish->engine->title,
-             row->served.server->documents ? " (by its documents)" : "");
+             row->served.server->documents ? ", by its documents" : "");
     return text;
 }
 
@@ -190,6 +191,7 @@ static int print_json(const struct tp_suggest_report *report)
               tp_if(wish->chip->which, tp_str("taken_as", wish->chip->which)));
     tp_write(&w, tp_list("suggestions", found->count, put_row, report),
              tp_list("others", found->others, put_other, found),
+             tp_if(found->least, tp_num("gpus_needed", found->least ? found->least->gpus : 0)),
              tp_real("seconds", report->seconds));
     int status = tp_json_close(&w);
     return status == TP_OK && !found->count ? TP_E_DIFF : status;
@@ -203,10 +205,10 @@ static void print_head(const struct tp_suggest_report *report)
     const struct tp_suggest_wish *wish = report->wish;
     char size[TP_HUMAN], each[TP_HUMAN], memory[TP_HUMAN], room[TP_HUMAN];
     tp_print_text(stdout, report->source);
-    printf(": %s, %s; %s (%s) on %u x %s of %s, %s of it for weights\n", found->form,
-           tp_human_bytes(size, found->bytes), wish->engine->title, wish->engine->version,
-           wish->gpus, wish->chip->name, tp_human_bytes(memory, found->memory),
-           tp_human_bytes(room, found->room));
+    printf(": %s, %s, for %s (%s)\n", found->form, tp_human_bytes(size, found->bytes),
+           wish->engine->title, wish->engine->version);
+    printf("%u x %s: %s each, of which weights may take %s\n", wish->gpus, wish->chip->name,
+           tp_human_bytes(memory, found->memory), tp_human_bytes(room, found->room));
     printf("as it is: %s on each GPU%s\n", tp_human_bytes(each, found->rank_bytes),
            found->rank_bytes > found->room ? ", which does not fit" : "");
     if (wish->chip->which)
@@ -264,6 +266,15 @@ static void print_other(const struct tp_suggest_report *report, const struct tp_
     tp_print_wrapped(stdout, text, 2, 4);
 }
 
+static void print_none(const struct tp_suggest_report *report)
+{
+    const struct tp_passed_over *least = report->found->least;
+    if (least)
+        printf("nothing fits; on %u of these GPUs %s does\n", least->gpus, least->format->name);
+    else
+        printf("nothing is suggested\n");
+}
+
 static int print_text(const struct tp_suggest_report *report)
 {
     const struct tp_suggestions *found = report->found;
@@ -272,7 +283,7 @@ static int print_text(const struct tp_suggest_report *report)
     if (found->count)
         status = print_table(report);
     else
-        printf("nothing fits.\n");
+        print_none(report);
     for (size_t i = 0; i < found->count && status == TP_OK; i++)
         status = print_row(report, &found->row[i]);
     if (found->others)

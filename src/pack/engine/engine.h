@@ -77,7 +77,7 @@ struct tp_engine_run {
 
 /* What a recommendation asks of the source. */
 enum tp_advice_needs {
-    TP_ADVICE_EXACT = 1,      /* its codes are taken over */
+    TP_ADVICE_CODES = 1,      /* its codes are taken over */
     TP_ADVICE_CALIBRATED = 2, /* it has activation scales */
 };
 

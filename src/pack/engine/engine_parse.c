@@ -62,7 +62,7 @@ static const struct tp_json_field run[] = {
     TP_LIST("formats", TEXTS, TP_MAY_BE, tp_engine_run, format, formats),
     TP_ONE("says", TEXT, TP_NEEDED, tp_engine_run, says),
     {0}};
-static const char *const needs[] = {"exact", "calibrated", NULL};
+static const char *const needs[] = {"codes", "calibrated", NULL};
 static const struct tp_json_field advice[] = {
     TP_LIST("formats", TEXTS, TP_NEEDED, tp_engine_advice, format, formats),
     TP_LIST("gpus", TEXTS, TP_NEEDED, tp_engine_advice, gpu, gpus),

@@ -12,7 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SAMPLED = 512 }; /* weights of which a sample is measured: seconds, whatever the model */
+enum { SAMPLED = 128 }; /* weights of which a sample is measured: seconds, whatever the model */
+
+/* So much larger than a packed source a kernel's padding may make it, and so much smaller it has to
+ * be where it is quantized again. */
+#define GROWS 1.25
+#define SHRINKS 0.75
 
 struct choice {
     const struct tp_checkpoint *ckpt;
@@ -66,7 +71,7 @@ static enum tp_code pass_over(const struct choice *c, struct tp_trial *trial)
     return TP_OK;
 }
 
-/* A row before it is as fast, as small and as exact. */
+/* A row before it is as fast, as small and as exact; or a packed source is that, and smaller. */
 static bool is_needless(const struct choice *c, const struct tp_suggestion *made)
 {
     for (size_t i = 0; i < c->out->count; i++) {
@@ -75,7 +80,8 @@ static bool is_needless(const struct choice *c, const struct tp_suggestion *made
             (double)before->bytes <= 1.02 * (double)made->bytes)
             return true;
     }
-    return c->packed && (double)made->bytes > 1.02 * (double)c->out->bytes;
+    double most = made->way == TP_SUGGEST_REQUANTIZED ? SHRINKS : GROWS;
+    return c->packed && (double)made->bytes > most * (double)c->out->bytes;
 }
 
 static enum tp_code take(struct choice *c, struct tp_trial *trial)
@@ -83,7 +89,7 @@ static enum tp_code take(struct choice *c, struct tp_trial *trial)
     struct tp_suggestion *made = &trial->made;
     enum tp_code code = TP_OK;
     made->cost = (struct tp_card_use){.format = made->format};
-    if (made->way >= TP_SUGGEST_ROUNDED)
+    if (made->way >= TP_SUGGEST_ROUNDED && !c->wish->unmeasured)
         code = tp_estimate_uses(&trial->plan, c->wish->run, SAMPLED, &made->cost, 1, c->err);
     made->cost.worst = NULL; /* of the plan */
     c->out->row[c->out->count++] = *made;
@@ -111,8 +117,8 @@ static bool is_wanted(const struct choice *c, struct tp_trial *trial, bool lossy
 static enum tp_code try_format(struct choice *c, const struct tp_engine_advice *advice,
                                const struct tp_format *format, bool lossy, bool *done)
 {
-    struct tp_trial trial = {.wish = c->wish, .experts = c->experts, .room = c->out->room,
-                             .made = {.advice = advice, .format = format}};
+    struct tp_trial trial = {.wish = c->wish, .packed = c->packed, .experts = c->experts,
+                             .room = c->out->room, .made = {.advice = advice, .format = format}};
     enum tp_code code = tp_trial_plan(&trial, c->ckpt, c->weights, lossy, c->err);
     if (code == TP_OK && !advice)
         c->out->rank_bytes = tp_plan_rank_bytes(&trial.plan,
@@ -151,6 +157,16 @@ static enum tp_code try_all(struct choice *c, bool lossy)
     return code;
 }
 
+/* What takes the fewest GPUs; of the same number the first, which is preferred. */
+static const struct tp_passed_over *find_least(const struct tp_suggestions *out)
+{
+    const struct tp_passed_over *least = NULL;
+    for (size_t i = 0; i < out->others && !out->count; i++)
+        if (out->other[i].gpus && (!least || out->other[i].gpus < least->gpus))
+            least = &out->other[i];
+    return least;
+}
+
 enum tp_code tp_suggest(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
                         const struct tp_suggest_wish *wish, struct tp_suggestions *out,
                         struct tp_err *err)
@@ -163,6 +179,7 @@ enum tp_code tp_suggest(const struct tp_checkpoint *ckpt, const struct tp_weight
         code = try_all(&c, false);
     if (code == TP_OK && c.packed && !out->count)
         code = try_all(&c, true);
+    out->least = find_least(out);
     return code;
 }
 

@@ -19,6 +19,7 @@ struct tp_placement {
 enum tp_suggest_way {
     TP_SUGGEST_AS_IS,       /* nothing is converted: the engine reads the source */
     TP_SUGGEST_EXACT,       /* codes and values are taken over */
+    TP_SUGGEST_CODES,       /* codes are taken over, their scales are rounded */
     TP_SUGGEST_ROUNDED,     /* plain weights are quantized, or packed ones as convert lets them */
     TP_SUGGEST_REQUANTIZED, /* packed ones with --requantize */
 };
@@ -28,6 +29,7 @@ struct tp_suggestion {
     const struct tp_format *format;        /* of it, the one with most bytes */
     const struct tp_engine_row *row;       /* that reads it there */
     enum tp_suggest_way way;
+    bool searched;                         /* with the advice's search */
     uint64_t bytes;                        /* of all tensors */
     double bits;                           /* for each value of packed weights */
     struct tp_placement place;
@@ -56,6 +58,7 @@ struct tp_suggestions {
     char form[128];      /* what the source is: "BF16", "gptq" */
     uint64_t bytes;      /* of its tensors */
     uint64_t rank_bytes; /* on each of the GPUs, tensor parallel */
+    const struct tp_passed_over *least; /* where nothing fits: that of the fewest GPUs; or NULL */
     uint64_t memory;     /* of a GPU, and ... */
     uint64_t room;       /* ... what weights may take of it */
 };
@@ -64,6 +67,7 @@ struct tp_suggest_wish {
     const struct tp_engine *engine; /* with advices */
     const struct tp_chip *chip;
     unsigned gpus;                     /* at least 1 */
+    bool unmeasured;                   /* no values are read for errors */
     const struct tp_run_options *run;  /* of the sample: jobs, memory and stop */
 };
 

@@ -19,8 +19,10 @@ static enum tp_code make_request(struct tp_trial *trial, bool lossy, struct tp_e
             tp_request_to(&trial->request, engine->advice[0].format[0], NULL, 0, err);
         return code ? code : tp_request_exclude(&trial->request, ".*", err);
     }
-    const struct tp_search_words words = {advice->search ? advice->search : "none",
-                                          advice->is_signed, NULL};
+    const bool search = advice->search && (lossy || !trial->packed);
+    const struct tp_search_words words = {search ? advice->search : "none",
+                                          search && advice->is_signed, NULL};
+    trial->made.searched = search;
     enum tp_code code = tp_request_to(&trial->request, trial->made.format->name, advice->set,
                                       advice->sets, err);
     return code ? code : tp_request_search(&trial->request, &words, err);
@@ -74,13 +76,16 @@ static bool may_stop(struct tp_trial *trial)
     for (size_t u = 0; u < plan->unit_count; u++) {
         const struct tp_unit *unit = &plan->units[u];
         bool packed = is_of_packed(plan, unit);
+        if (!unit->form->format || tp_op_is_number(&unit->form->op))
+            continue; /* a bias, say */
         enum tp_loss loss = packed ? tp_unit_loss(plan, unit) : TP_LOSS_VALUES;
         if (unit->form->only_exact || loss == TP_LOSS_STOPS)
             return true;
-        if (loss >= TP_LOSS_SCALES && way < TP_SUGGEST_ROUNDED)
-            way = TP_SUGGEST_ROUNDED;
-        if (packed && loss >= TP_LOSS_VALUES && trial->request.requantize)
-            way = TP_SUGGEST_REQUANTIZED;
+        enum tp_suggest_way is = loss < TP_LOSS_SCALES  ? way
+                                 : loss == TP_LOSS_SCALES ? TP_SUGGEST_CODES
+                                 : packed && trial->request.requantize ? TP_SUGGEST_REQUANTIZED
+                                                                       : TP_SUGGEST_ROUNDED;
+        way = is > way ? is : way;
     }
     trial->made.way = way;
     return false;
@@ -101,7 +106,7 @@ static bool is_useless(struct tp_trial *trial)
     const struct tp_engine_advice *advice = trial->made.advice;
     return may_stop(trial) ||
            (advice && (!trial->plan.unit_count ||
-                       (advice->needs & TP_ADVICE_EXACT && trial->made.way != TP_SUGGEST_EXACT) ||
+                       (advice->needs & TP_ADVICE_CODES && trial->made.way > TP_SUGGEST_CODES) ||
                        (advice->needs & TP_ADVICE_CALIBRATED && !is_calibrated(&trial->plan))));
 }
 
@@ -167,7 +172,7 @@ static enum tp_code try_ranks(struct tp_trial *trial, unsigned ranks, bool *fits
         *fits = bytes <= trial->room;
         if (*fits)
             trial->made.place = (struct tp_placement){ranks, whole, bytes};
-        else if (!trial->too_large || bytes < trial->too_large)
+        else if (ranks <= trial->wish->gpus && (!trial->too_large || bytes < trial->too_large))
             trial->too_large = bytes;
     }
     return code;
