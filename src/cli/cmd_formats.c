@@ -43,6 +43,59 @@ static int print_list(const char *prefix)
     return status;
 }
 
+/* ---- text: the list by number format ------------------------------------- */
+
+/* What people choose among: formats that are written, and that something reads. */
+static bool is_offered(const struct tp_format *format)
+{
+    char text[300];
+    return !format->input_only && *tp_format_readers(format, text, sizeof text);
+}
+
+/* "  interchange   w4a16-ct, gptq": those of a codec that have words for config.json, or that have
+ * none. */
+static int print_kind(enum tp_codec codec, bool interchange)
+{
+    struct tp_text names = {0};
+    struct tp_err err = {0};
+    size_t count;
+    const struct tp_format *const *formats = tp_formats(&count);
+    for (size_t i = 0; i < count; i++)
+        if (formats[i]->op.codec == codec && !formats[i]->config == !interchange &&
+            is_offered(formats[i]))
+            tp_text_addf(&names, &err, "%s%s", names.size ? ", " : "", formats[i]->name);
+    if (!err.code && names.size) {
+        printf("  %-14s", interchange ? "interchange" : "kernel-ready");
+        tp_print_wrapped(stdout, names.data, 16, 16);
+    }
+    tp_text_free(&names);
+    return err.code ? tp_report_error(&err) : TP_OK;
+}
+
+static int print_groups(void)
+{
+    size_t count;
+    const struct tp_format *const *formats = tp_formats(&count);
+    int status = TP_OK;
+    for (size_t i = 0; i < count && status == TP_OK; i++) {
+        enum tp_codec codec = formats[i]->op.codec;
+        size_t first = 0;
+        while (formats[first]->op.codec != codec || !is_offered(formats[first]))
+            if (++first > i)
+                break;
+        if (first != i)
+            continue;
+        printf("%s%s%s\n", tp_style("1"), tp_codec_name(codec), tp_style("0"));
+        status = print_kind(codec, true);
+        if (status == TP_OK)
+            status = print_kind(codec, false);
+    }
+    printf("\n'tilepack suggest SRC --gpu NAME' says which to make of a model, 'tilepack formats NAME'\n"
+           "shows one in full, and --all lists each with what reads it, those that are only read and\n"
+           "those that nothing reads too.\n");
+    return status;
+}
+
 /* ---- text: one format --------------------------------------------------- */
 
 static void print_aliases(const struct tp_param *param)
@@ -293,5 +346,7 @@ int tp_cmd_formats(const struct tp_options *o)
         return tp_print_offers(o, name);
     if (o->json)
         return print_json(format, name);
-    return format ? print_one(format) : print_list(name);
+    if (format)
+        return print_one(format);
+    return name || o->all ? print_list(name) : print_groups();
 }

@@ -2,6 +2,7 @@
  * pack/engine/engine.h; nothing is judged here. */
 #include "cli/formats_offers.h"
 
+#include "base/suffix.h"
 #include "cli/report.h"
 #include "cli/session.h"
 #include "cli/table.h"
@@ -12,9 +13,9 @@
 #include <strings.h>
 
 static const char meaning[] =
-    "\nbits of a weight in a large matrix; 'tilepack compare SRC' measures what each costs your\n"
-    "model. Speed: native multiplies in 8 or 4 bits, mixed in 16 bits after widening, decoded is\n"
-    "made plain when it is loaded.\n";
+    "\nbits of a weight in a large matrix. Speed: native multiplies in 8 or 4 bits, mixed in 16\n"
+    "bits after widening, decoded is made plain when it is loaded. 'tilepack suggest SRC --gpu\n"
+    "NAME' says which to make of a model, and what it costs.\n";
 
 static void join(char *text, size_t size, const char *const *words, size_t count,
                  const char *between)
@@ -50,18 +51,70 @@ static void put_offer(struct tp_writer *w, size_t i, const void *of)
     tp_end(w, '}');
 }
 
+/* All offers, and in which of them a text shows a format: the first. */
+struct shown {
+    const struct tp_offer *offer;
+    size_t count;
+};
+
+static bool is_first(const struct shown *all, size_t i)
+{
+    for (size_t before = 0; before < i; before++)
+        if (all->offer[before].format == all->offer[i].format)
+            return false;
+    return true;
+}
+
+/* Adds a word that the list does not have. */
+static void add_once(const char **list, size_t *count, size_t most, const char *word)
+{
+    if (tp_word_of(word, list, *count) < 0 && *count < most)
+        list[(*count)++] = word;
+}
+
+/* A format once: in which engines, at which speeds, the best one first, and on which GPUs. */
+static void put_format(struct tp_writer *w, size_t i, const void *of)
+{
+    const struct shown *all = of;
+    const struct tp_offer *first = &all->offer[i];
+    const char *engine[16], *speed[4];
+    size_t engines = 0, speeds = 0;
+    unsigned uses = 0;
+    uint32_t sms = 0;
+    char names[200], words[60], gpus[120], takes[80];
+    if (!is_first(all, i))
+        return;
+    for (size_t j = i; j < all->count; j++) {
+        const struct tp_offer *offer = &all->offer[j];
+        if (offer->format != first->format)
+            continue;
+        add_once(engine, &engines, TP_COUNT(engine), offer->engine->name);
+        add_once(speed, &speeds, TP_COUNT(speed), tp_speed_name(offer->row->speed));
+        uses |= offer->row->takes;
+        sms |= tp_sms_of(offer->row->gpu, offer->row->gpus, 0);
+    }
+    join(names, sizeof names, engine, engines, ", ");
+    join(words, sizeof words, speed, speeds, ", ");
+    tp_sms_text(sms, 0, gpus, sizeof gpus);
+    tp_object(w, NULL, tp_cell("format", first->format->name), tp_cell("engines", names),
+              tp_real("bits", first->bits), tp_cell("speeds", words),
+              tp_cell("takes", tp_use_list(uses, takes, sizeof takes)),
+              tp_cell("GPUs", gpus));
+}
+
 static int print_text(const struct tp_offer *offers, size_t count)
 {
     static const struct tp_field fields[] = {
-        {"format", "format", TP_LEFT}, {"engine", "engine", TP_LEFT},
-        {"bits", "bits %.3f", TP_RIGHT}, {"speed", "speed", TP_LEFT}, {"takes", "takes", TP_FOLD},
-        {"GPUs", "GPUs", TP_FOLD}, {"how", "line", TP_FOLD}};
+        {"format", "format", TP_LEFT}, {"bits", "bits %.3f", TP_RIGHT},
+        {"speed", "speeds", TP_LEFT},  {"takes", "takes", TP_FOLD},
+        {"GPUs", "GPUs", TP_FOLD},     {"engines", "engines", TP_FOLD}};
+    const struct shown all = {offers, count};
     if (!count) {
         printf("no format is known to load there; 'tilepack formats' lists all\n");
         return TP_E_DIFF;
     }
     int status = tp_table_print(fields, sizeof fields / sizeof *fields, "offers",
-                                tp_list("offers", count, put_offer, offers));
+                                tp_list("offers", count, put_format, &all));
     if (status == TP_OK)
         fputs(meaning, stdout);
     return status;

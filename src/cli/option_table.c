@@ -76,10 +76,10 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         {{"A", TP_COMPLETE_PATH, NULL}, {"B", TP_COMPLETE_PATH, NULL}}, 2, 2, false, NULL},
     [TP_CMD_FORMATS] = {
         "formats", "[NAME] [options]",
-        "list the formats, show one with its layouts, or choose one",
-        "Everything that this build knows about a format: inputs, settings, outputs, layouts, "
-        "constraints and who reads it. NAME is a format or how names begin; --gpu and --engine "
-        "list what is read there, the fastest first.",
+        "list the formats, or show one with its layouts",
+        "Without NAME, by the format of the numbers. Of one format everything that this build "
+        "knows: inputs, settings, outputs, layouts, constraints and who reads it. NAME is a format "
+        "or how names begin; --gpu and --engine list what is read there, the fastest first.",
         "tilepack formats\n"
         "tilepack formats fp8\n"
         "tilepack formats w4a8-cutlass\n"
@@ -467,6 +467,9 @@ const struct tp_option tp_option_rows[] = {
      .field = FIELD(engine), .complete = TP_COMPLETE_ENGINE,
      .help = "list what this engine reads, the fastest first",
      .more = "'tilepack engines' lists them."},
+
+    {.name = "all", .kind = TP_OPT_FLAG, .commands = BIT(FORMATS), .field = FIELD(all),
+     .help = "list each format with what reads it, also those that nothing reads or writes"},
 
     /* compare */
     {.name = "full", .kind = TP_OPT_FLAG, .commands = BIT(COMPARE), .field = FIELD(full),

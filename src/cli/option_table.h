@@ -86,7 +86,7 @@ struct tp_options {
     /* formats, convert, plan; gpu as above */
     const char *engine;
     unsigned gpus; /* tensor-parallel ranks, 0 = not given */
-    bool expert_parallel, no_sample;
+    bool expert_parallel, no_sample, all;
 
     /* compare, dump */
     struct tp_strings compared; /* --to of compare */

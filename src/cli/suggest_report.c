@@ -253,13 +253,13 @@ static int print_row(const struct tp_suggest_report *report, const struct tp_sug
 
 static void print_other(const struct tp_suggest_report *report, const struct tp_passed_over *other)
 {
-    char text[1200], each[TP_HUMAN], gpus[60] = "more than 64 of them";
+    char text[1200], each[TP_HUMAN], gpus[60] = "no number of them up to 64 holds it";
     if (other->gpus)
-        snprintf(gpus, sizeof gpus, "%u of them", other->gpus);
+        snprintf(gpus, sizeof gpus, "it takes %u of them", other->gpus);
     if (other->why)
         snprintf(text, sizeof text, "%s: %.1000s", other->format->name, other->why);
     else
-        snprintf(text, sizeof text, "%s: %s on %s, it takes %s", other->format->name,
+        snprintf(text, sizeof text, "%s: %s on %s, %s", other->format->name,
                  tp_human_bytes(each, other->bytes),
                  report->wish->gpus > 1 ? "each GPU" : "one GPU", gpus);
     printf("  ");

@@ -15,7 +15,7 @@ fail() {
 }
 
 # Every format file is in the list, in order, and the other way round.
-"$program" formats >list 2>err || fail "status $?: $(cat err)"
+"$program" formats --all >list 2>err || fail "status $?: $(cat err)"
 [[ ! -s err ]] || fail "the list prints on stderr: $(cat err)"
 sed '1d; /^$/,$d; s/ .*//' list >listed
 for file in "$root"/formats/*.json; do basename "$file" .json; done | LC_ALL=C sort >files
@@ -23,6 +23,18 @@ cmp -s listed files || fail "listed and there: $(diff listed files)"
 [[ $(head -n 1 list) =~ ^'name '+'read by '+'what it is'$ ]] || fail "heading: $(head -n 1 list)"
 grep -q '^w4a8-ct   *vLLM, transformers   *int4 weights in groups of 128' list ||
     fail 'w4a8-ct is not described'
+
+# By number format: all that something reads are there once, and what is only read is not.
+"$program" formats >groups || fail "groups: status $?"
+sed '/^$/,$d; s/^  [a-z-]* *//; /^[a-z]/!s/^ *//' groups | tr -d ' ' | tr ',' '\n' >words
+while read -r name; do
+    "$program" formats "$name" | grep -q '^read by  *[^ ]' && [[ $("$program" formats "$name") != *'read, not written'* ]] &&
+        wanted=1 || wanted=0
+    [[ $(grep -cx "$name" words) == "$wanted" ]] || fail "$name is $(grep -cx "$name" words) times in the groups"
+done <files
+for word in int4 fp8 nvfp4; do grep -qx $word groups || fail "there is no group $word"; done
+grep -q 'tilepack suggest SRC --gpu NAME' groups || fail 'the list does not name suggest'
+checked=$((checked + 3))
 
 # One format in full.
 cat >wanted <<'TEXT'
@@ -98,15 +110,15 @@ sed '1d; /^$/,$d; s/ .*//' out | cmp -s - <(grep '^fp8' files) || fail "FP8 list
 [[ $("$program" formats fp8 --json | jq -r '.formats[].name') == "$(grep '^fp8' files)" ]] ||
     fail 'fp8 --json lists others'
 
-# What is read where. The order is by who loads it, speed, bits and name: no figure compares the errors
-# of uniform codes with those of floating ones.
+# What is read where, each format once. The order is by who loads it, speed, bits and name: no figure
+# compares the errors of uniform codes with those of floating ones.
 cat >wanted <<'TEXT'
-format engine bits speed takes GPUs how
-w4a8-ct vllm 4.125 native linear, experts, head sm90 vllm serve DST
-fp8-ct vllm 8.001 native linear, experts, head sm89+ vllm serve DST
-fp8-deepseek vllm 8.002 native linear, experts, head sm89+ vllm serve DST
-fp8-dynamic-ct vllm 8.004 native linear, experts, head sm89+ vllm serve DST
-int8-ct vllm 8.004 native linear, experts, head sm80 sm86 sm89 sm90 vllm serve DST
+format bits speed takes GPUs engines
+w4a8-ct 4.125 native linear, experts, head sm90 vllm
+fp8-ct 8.001 native linear, experts, head sm89 and later vllm
+fp8-deepseek 8.002 native linear, experts, head sm89 and later vllm
+fp8-dynamic-ct 8.004 native linear, experts, head sm89 and later vllm
+int8-ct 8.004 native linear, experts, head sm80, sm86, sm89, sm90 vllm
 TEXT
 for gpu in h100 sm90 h20; do
     "$program" formats --gpu $gpu --engine vllm >out || fail "--gpu $gpu"
@@ -117,6 +129,10 @@ done
 "$program" formats w4a8 --gpu l40s >out || fail '--gpu l40s'
 [[ $(sed '1d; /^$/,$d; s/ .*//' out | paste -sd' ') == "w4a8-ct w4a8-int8-marlin-channel" ]] ||
     fail "w4a8 on l40s: $(cat out)"
+for gpu in a100 l40s h100 b200 5090; do
+    "$program" formats --gpu $gpu | sed '1d; /^$/,$d; s/ .*//' | sort | uniq -d >twice
+    [[ ! -s twice ]] || fail "twice on $gpu: $(cat twice)"
+done
 "$program" formats --gpu sm80 --engine trtllm >out && fail 'trtllm loads something on sm80'
 grep -q '^no format is known to load there' out || fail "nothing: $(cat out)"
 "$program" formats --gpu sm80 --engine trtllm --json >out && fail '--json: status 0'
@@ -199,8 +215,8 @@ def shown(*words):
     os.close(parent)
     assert process.wait() == 0
     return text.decode().replace("\r", "").split("\n")
-plain = subprocess.run([sys.argv[1], "formats"], capture_output=True, text=True).stdout
-lines = shown("formats")
+plain = subprocess.run([sys.argv[1], "formats", "--all"], capture_output=True, text=True).stdout
+lines = shown("formats", "--all")
 assert max(map(len, lines)) <= 80 and not any("..." in line for line in lines), lines
 at = [lines[0].index(title) for title in ("name", "read by", "what it is")]
 def cells(start): # the words of a row's cells, over all its lines

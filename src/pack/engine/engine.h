@@ -158,6 +158,9 @@ const struct tp_engine_row *tp_engine_row(const struct tp_engine *engine, const 
  * does. What is cut ends with a comma less. */
 const char *tp_format_readers(const struct tp_format *format, char *text, size_t size);
 
+/* Bits for each weight of a 4096 x 4096 matrix, scales and all else included. */
+double tp_format_bits(const struct tp_format *format);
+
 /* The package of Python with which an engine loads the format, or NULL. */
 const char *tp_format_package(const char *format);
 

@@ -55,8 +55,7 @@ const char *tp_format_readers(const struct tp_format *format, char *text, size_t
     return text;
 }
 
-/* Bits for each weight of a 4096 x 4096 matrix, scales and all else included. */
-static double bits_of(const struct tp_format *format)
+double tp_format_bits(const struct tp_format *format)
 {
     struct tp_box3 box = {1, 4096, 4096};
     double bits = 0;
@@ -134,7 +133,7 @@ enum tp_code tp_offers(unsigned sm, const struct tp_engine *engine, struct tp_of
                 const struct tp_format *format = tp_format_find(row->format[f]);
                 if (format && !format->input_only && wanted(all[e], r, format->name, sm))
                     (*offers)[(*count)++] =
-                        (struct tp_offer){format, all[e], row, bits_of(format)};
+                        (struct tp_offer){format, all[e], row, tp_format_bits(format)};
             }
         }
     qsort(*offers, *count, sizeof **offers, better);

@@ -368,7 +368,7 @@ static enum tp_code nothing_recognised(const struct tp_checkpoint *ckpt, const c
     tp_source_config_path(ckpt, err);
     if (json_is_integer(bits))
         snprintf(text, sizeof text, ", \"bits\": %lld", (long long)json_integer_value(bits));
-    tp_err_hint(err, "`tilepack formats` lists what is read; if the weights are plain, take "
+    tp_err_hint(err, "`tilepack formats --all` lists what is read; if the weights are plain, take "
                      "\"quantization_config\" out of config.json");
     return tp_fail(err, TP_E_UNSUPPORTED, "config.json says \"quant_method\": \"%.100s\"%s, but no "
                    "tensors of a quantization that is read here were found", method, text);

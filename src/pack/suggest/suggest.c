@@ -25,6 +25,7 @@ struct choice {
     const struct tp_suggest_wish *wish;
     struct tp_suggestions *out;
     bool packed, experts; /* the source has such weights */
+    double bits;          /* of the packed ones */
     struct tp_err *err;
 };
 
@@ -57,7 +58,8 @@ static enum tp_code pass_over(const struct choice *c, struct tp_trial *trial)
     for (size_t i = 0; i < out->others; i++) /* once is enough, and those of a size are alike */
         if (out->other[i].format == trial->made.format ||
             (trial->too_large && !out->other[i].why &&
-             out->other[i].advice == trial->made.advice))
+             (out->other[i].advice == trial->made.advice ||
+              out->other[i].bytes == trial->too_large)))
             return TP_OK;
     enum tp_code code = tp_os_grow((void **)&out->other, &out->capacity, out->others + 1,
                                    sizeof *out->other, c->err);
@@ -80,8 +82,7 @@ static bool is_needless(const struct choice *c, const struct tp_suggestion *made
             (double)before->bytes <= 1.02 * (double)made->bytes)
             return true;
     }
-    double most = made->way == TP_SUGGEST_REQUANTIZED ? SHRINKS : GROWS;
-    return c->packed && (double)made->bytes > most * (double)c->out->bytes;
+    return c->packed && (double)made->bytes > GROWS * (double)c->out->bytes;
 }
 
 static enum tp_code take(struct choice *c, struct tp_trial *trial)
@@ -120,9 +121,11 @@ static enum tp_code try_format(struct choice *c, const struct tp_engine_advice *
     struct tp_trial trial = {.wish = c->wish, .packed = c->packed, .experts = c->experts,
                              .room = c->out->room, .made = {.advice = advice, .format = format}};
     enum tp_code code = tp_trial_plan(&trial, c->ckpt, c->weights, lossy, c->err);
-    if (code == TP_OK && !advice)
+    if (code == TP_OK && !advice) {
+        c->bits = trial.made.bits;
         c->out->rank_bytes = tp_plan_rank_bytes(&trial.plan,
                                                 &(struct tp_wish){.ranks = c->wish->gpus});
+    }
     if (code == TP_OK && is_wanted(c, &trial, lossy, done)) {
         if (!trial.why)
             code = tp_trial_place(&trial, c->err);
@@ -150,7 +153,8 @@ static enum tp_code try_all(struct choice *c, bool lossy)
         for (size_t f = 0; f < advice->formats && !done && code == TP_OK &&
                            c->out->count < TP_SUGGESTIONS; f++) {
             const struct tp_format *format = tp_format_find(advice->format[f]);
-            if (format && !format->input_only)
+            bool small = !lossy || tp_format_bits(format) <= SHRINKS * c->bits;
+            if (format && !format->input_only && small)
                 code = try_format(c, advice, format, lossy, &done);
         }
     }

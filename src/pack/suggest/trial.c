@@ -157,7 +157,8 @@ static enum tp_code ask(struct tp_trial *trial, unsigned ranks, bool whole_exper
     return code;
 }
 
-/* The place with so many ranks: they divide layers alike, or experts by their number. */
+/* The place with so many ranks: they divide layers alike, or experts by their number. Of more ranks
+ * than there are GPUs, no verdict is asked for where they are too few. */
 static enum tp_code try_ranks(struct tp_trial *trial, unsigned ranks, bool *fits,
                               struct tp_err *err)
 {
@@ -166,9 +167,10 @@ static enum tp_code try_ranks(struct tp_trial *trial, unsigned ranks, bool *fits
     *fits = false;
     for (int whole = 0; whole <= (int)can && !*fits && code == TP_OK; whole++) {
         bool reads = false;
-        if ((code = ask(trial, ranks, whole, &reads, err)) || !reads)
+        uint64_t bytes = tp_plan_rank_bytes(&trial->plan, &(struct tp_wish){.ranks = ranks});
+        if ((ranks > trial->wish->gpus && bytes > trial->room) ||
+            (code = ask(trial, ranks, whole, &reads, err)) || !reads)
             continue;
-        uint64_t bytes = tp_plan_rank_bytes(&trial->plan, &trial->made.wish);
         *fits = bytes <= trial->room;
         if (*fits)
             trial->made.place = (struct tp_placement){ranks, whole, bytes};
