@@ -83,6 +83,20 @@ static void print_rules(const char *name, const struct tp_engine_rule *rules, si
     }
 }
 
+static void print_advices(const struct tp_engine *engine, struct tp_err *err)
+{
+    for (size_t i = 0; i < engine->advices; i++) {
+        const struct tp_engine_advice *advice = &engine->advice[i];
+        struct tp_text text = {0};
+        add_words(&text, advice->format, advice->formats, "", err);
+        add_words(&text, advice->gpu, advice->gpus, ": ", err);
+        tp_text_addf(&text, err, "; %s%s", advice->needs & TP_ADVICE_CODES
+                                               ? "where codes are taken over; " : "",
+                     advice->reason);
+        tp_print_text_fact(i ? "" : "suggest", &text, err);
+    }
+}
+
 static int print_one(const void *item)
 {
     const struct tp_engine *engine = item;
@@ -93,10 +107,12 @@ static int print_one(const void *item)
         tp_print_fact(i ? "" : "source", engine->source[i]);
     print_words("command", engine->serve, engine->serves, &err);
     print_words("on N ranks", engine->parallel, engine->parallels, &err);
+    print_words("experts", engine->whole, engine->wholes, &err);
     if (engine->how)
         tp_print_fact("how", engine->how);
     if (engine->install)
         tp_print_fact("needs", engine->install);
+    print_advices(engine, &err);
     print_rows(engine, &err);
     for (size_t i = 0; i < engine->skips; i++)
         tp_print_fact(i ? "" : "skips", engine->skip[i].text);

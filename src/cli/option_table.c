@@ -95,7 +95,7 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "tilepack compare SRC --html formats.html\n",
         {{"SRC", TP_COMPLETE_PATH, NULL}}, 1, 1, false, NULL},
     [TP_CMD_SUGGEST] = {
-        "suggest", "SRC --gpu NAME [--gpus N] [options]",
+        "suggest", "SRC [--gpu NAME] [--gpus N] [options]",
         "say which format to make for a GPU, why, and by which commands",
         "At most three formats that the engine reads there and whose weights leave room in the "
         "GPUs' memory, the preferred one first. Errors are measured on a sample of the weights.",
