@@ -90,9 +90,9 @@ static int print_groups(void)
         if (status == TP_OK)
             status = print_kind(codec, false);
     }
-    printf("\n'tilepack suggest SRC --gpu NAME' says which to make of a model, 'tilepack formats NAME'\n"
-           "shows one in full, and --all lists each with what reads it, those that are only read and\n"
-           "those that nothing reads too.\n");
+    printf("\n'tilepack suggest SRC --gpu NAME' says which to make of a model, 'tilepack formats\n"
+           "NAME' shows one in full, and --all lists each with what reads it, those that are only\n"
+           "read and those that nothing reads too.\n");
     return status;
 }
 

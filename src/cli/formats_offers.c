@@ -34,7 +34,8 @@ static void put_offer(struct tp_writer *w, size_t i, const void *of)
     const char *word[TP_MAX_COMMAND];
     char gpus[80], line[400], takes[80], number[12];
     join(gpus, sizeof gpus, row->gpu, row->gpus, " ");
-    join(line, sizeof line, word, tp_served_command(&reader, "DST", &(struct tp_wish){0}, number, word), " ");
+    const struct tp_wish alone = {0};
+    join(line, sizeof line, word, tp_served_command(&reader, "DST", &alone, number, word), " ");
     tp_begin(w, NULL, '{');
     tp_write(w, tp_str("format", offer->format->name), tp_str("engine", offer->engine->name),
               tp_str("version", offer->engine->version),

@@ -101,7 +101,7 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "GPUs' memory, the preferred one first. Errors are measured on a sample of the weights.",
         "tilepack suggest Qwen3-30B-A3B --gpu h100\n"
         "tilepack suggest SRC --gpu a100 --gpus 8 --json\n"
-        "tilepack suggest SRC --gpu \"$(nvidia-smi --query-gpu=name --format=csv,noheader -i 0)\"\n",
+        "tilepack suggest SRC --gpu \"NVIDIA H100 80GB HBM3\"\n",
         {{"SRC", TP_COMPLETE_PATH, NULL}}, 1, 1, false, NULL},
     [TP_CMD_MODELS] = {
         "models", "[NAME] [options]",

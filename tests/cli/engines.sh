@@ -26,10 +26,13 @@ for name, model in models.items():
     reasons = [keep["why"] for keep in model.get("keep", [])]
     reasons += [stack.get("kept", "") for stack in model.get("stacks", [])]
     assert not any(title in why for title in titles for why in reasons), (name, reasons)
+def sms(gpus):
+    return {sm for sm in (80, 86, 89, 90, 100, 103, 120, 121) for gpu in gpus
+            if sm == int(gpu[2:].rstrip("+")) or (gpu.endswith("+") and sm > int(gpu[2:-1]))}
 used = set()
 for name, engine in engines.items():
     assert json.load(open(f"{root}/engines/{name}.json"))["name"] == name
-    every = engine["reads"] + [rule for key in ("plain", "sizes", "families", "merged", "ran")
+    every = engine["reads"] + [rule for key in ("plain", "sizes", "families", "merged", "ran", "suggest")
                                for rule in engine.get(key, [])]
     for rule in every:
         assert set(rule.get("formats", [])) <= set(formats), (name, rule)
@@ -38,6 +41,10 @@ for name, engine in engines.items():
     for run in engine.get("ran", []):
         assert set(run["models"]) <= set(models), (name, run)
     used |= {fmt for row in engine["reads"] for fmt in row["formats"]}
+    for advice in engine.get("suggest", []):
+        for fmt in advice["formats"]:
+            rows = [row["gpus"] for row in engine["reads"] if fmt in row["formats"]]
+            assert sms(advice["gpus"]) <= set().union(*map(sms, rows)), (name, fmt)
     words = {(key, *rule.get("set", {}).items()) for rule in every for key in rule}
     for rule in every:
         for key, value in rule.get("set", {}).items():
@@ -85,7 +92,7 @@ cat >"$work/own.json" <<'EOF'
  "families": [{"models": ["falcon"], "verdict": "kept", "says": "it regroups rows"}]}
 EOF
 answers 'it is listed' 0 'ACME' "$TILEPACK" engines --engine-file "$work/own.json"
-answers 'its formats are offered' 0 'acme serve DST' "$TILEPACK" formats --engine acme \
+answers 'its formats are offered' 0 'acme' "$TILEPACK" formats --engine acme \
     --engine-file "$work/own.json"
 wrong() { # text of the error, sed expression, status
     sed "$2" "$work/own.json" >"$work/bad.json"

@@ -47,6 +47,8 @@ COMMANDS = [
     "formats",
     "formats nvfp4-blocked --json",
     "formats --gpu h100 --json",
+    "suggest {src} --gpu h100 --gpus 2",
+    "suggest {packed} --gpu a100 --json",
     "models",
     "models llama",
     "completions bash",

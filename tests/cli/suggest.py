@@ -4,6 +4,7 @@ golden table suggest.json. Every command that it prints runs, and no format that
 that `plan` refuses there. Errors are those of a sample, of a small model whose values are there.
 
 usage: suggest.py [--write]   (writes suggest.json anew; look at the differences)"""
+import concurrent.futures
 import json
 import os
 import subprocess
@@ -59,14 +60,14 @@ def runs(found, seen):
 
 def golden(work):
     found, seen = {}, set()
-    for model in giants.MODELS:
-        path = giants.make(work.path, model)
-        for gpu in GPUS:
-            for count in (1, 8):
-                said = run(path, gpu, count, "--no-sample", status=(0, 1))
-                found[f"{model}, {count} x {gpu}"] = table(said)
-                tally.check(len(said["suggestions"]) <= 3, f"{model} {gpu}: at most three")
-                runs(said, seen)
+    cases = [(model, gpu, count) for model in giants.MODELS for gpu in GPUS for count in (1, 8)]
+    paths = {model: giants.make(work.path, model) for model in giants.MODELS}
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        answers = list(pool.map(lambda case: run(paths[case[0]], *case[1:], "--no-sample", status=(0, 1)), cases))
+    for (model, gpu, count), said in zip(cases, answers):
+        found[f"{model}, {count} x {gpu}"] = table(said)
+        tally.check(len(said["suggestions"]) <= 3, f"{model} {gpu}: at most three")
+        runs(said, seen)
     if "--write" in sys.argv:
         with open(GOLDEN, "w", encoding="utf-8") as f:
             json.dump(found, f, indent=1)

@@ -353,9 +353,34 @@ static void gpus_of_schedules_are_known(void **state)
             fail_msg("%s", gpus[i].name);
 }
 
+/* What nvidia-smi calls products. */
+static void products_are_chips(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *name;
+    } pairs[] = {
+        {"NVIDIA H100 80GB HBM3", "h100"}, {"NVIDIA H100 NVL", "h100-nvl"},
+        {"h100-pcie", "h100-pcie"},
+        {"NVIDIA A100-SXM4-40GB", "a100-40gb"}, {"NVIDIA A100 80GB PCIe", "a100"},
+        {"NVIDIA A10G", "a10g"}, {"NVIDIA GeForce RTX 4090", "4090"}, {"NVIDIA GB200", "gb200"},
+        {"NVIDIA GH200 144G HBM3e", "gh200-144g"}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        const struct tp_chip *chip = tp_chip_find(pairs[i].text);
+        assert_non_null(chip);
+        assert_string_equal(chip->name, pairs[i].name);
+    }
+    static const char *const none[] = {"", "h", "h100x", "NVIDIA", "h100 ", "xh100",
+                                       "NVIDIA GeForce RTX 5090 Laptop GPU"};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        assert_null(tp_chip_find(none[i]));
+    assert_true(tp_chip_is_amd("MI300X") && !tp_chip_is_amd("h100"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_are_chips),
         cmocka_unit_test(memory_that_comes_back_is_used),
         cmocka_unit_test(embedded_formats_are_valid), cmocka_unit_test(settings_change_the_operation),
         cmocka_unit_test(granules_embed),             cmocka_unit_test(shapes_invert),

@@ -491,6 +491,19 @@ static void memory_of_the_machine(void **state)
     assert_true(memory_of("odd") == all);
 }
 
+static void gpu_of_the_machine(void **state)
+{
+    (void)state;
+    char name[40];
+    const char *const file = "gpu/proc/driver/nvidia/gpus/0000:00:06.0/information";
+    assert_false(tp_machine_gpu(in_folder("none"), name, sizeof name));
+    make_in(file, "Model: \t\t NVIDIA H200\nIRQ:   \t\t 41\n");
+    assert_true(tp_machine_gpu(in_folder("gpu"), name, sizeof name));
+    assert_string_equal(name, "NVIDIA H200");
+    make_file(file, "IRQ: 41\n");
+    assert_false(tp_machine_gpu(in_folder("gpu"), name, sizeof name));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -499,7 +512,7 @@ int main(void)
         TEST(test_regular),   TEST(test_slurp),       TEST(test_list),
         TEST(test_inside),    TEST(test_descriptors), TEST(test_descriptors_end),
         TEST(test_memory),    TEST(test_system_out_of_memory),
-        TEST(memory_of_the_machine),
+        TEST(memory_of_the_machine), TEST(gpu_of_the_machine),
     };
     return cmocka_run_group_tests_name("os", tests, NULL, NULL);
 }

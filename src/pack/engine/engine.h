@@ -151,7 +151,7 @@ bool tp_row_has(const struct tp_engine_row *row, const char *format);
 bool tp_engine_reads(const struct tp_engine *engine, const char *format); /* some row has it */
 /* The row that has the format on GPUs of that compute capability (0: on any) and of which the speed
  * is the best: the first of these; NULL: there is none. */
-const struct tp_engine_row *tp_engine_row(const struct tp_engine *engine, const char *format,
+const struct tp_engine_row *tp_engine_best_row(const struct tp_engine *engine, const char *format,
                                           unsigned sm);
 
 /* "vLLM 0.33, SGLang 0.5" or, where nothing else reads it, "callers of DeepGEMM"; "" where nobody

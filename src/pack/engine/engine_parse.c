@@ -132,8 +132,7 @@ static enum tp_code check_rules(const char *list, const struct tp_engine_rule *r
     return code;
 }
 
-/* Of what is recommended: a server has a command and a part of the memory for it, and every format
- * is read on every GPU of the entry. */
+/* Of what is recommended: it is of a server, with a part of the memory for it. */
 static enum tp_code check_advice(const struct tp_engine *engine, struct tp_err *err)
 {
     const struct tp_json_place file = {NULL, 0, err};
@@ -142,19 +141,8 @@ static enum tp_code check_advice(const struct tp_engine *engine, struct tp_err *
         return tp_json_wrong(&file, "suggest", "is of a server with a \"memory\" alone");
     if (engine->memory > 100)
         return tp_json_wrong(&file, "memory", "is a number of hundredths");
-    for (size_t i = 0; i < engine->advices && code == TP_OK; i++) {
-        const struct tp_engine_advice *item = &engine->advice[i];
-        const struct tp_json_place at = {"suggest", i, err};
-        code = check_gpus("suggest", i, item->gpu, item->gpus, err);
-        for (size_t f = 0; f < item->formats && code == TP_OK; f++) {
-            uint32_t read = 0;
-            for (size_t r = 0; r < engine->rows; r++)
-                if (tp_row_has(&engine->row[r], item->format[f]))
-                    read |= tp_sms_of(engine->row[r].gpu, engine->row[r].gpus, 0);
-            if (tp_sms_of(item->gpu, item->gpus, 0) & ~read)
-                code = tp_json_wrong(&at, "formats", "holds one that no row reads on these GPUs");
-        }
-    }
+    for (size_t i = 0; i < engine->advices && code == TP_OK; i++)
+        code = check_gpus("suggest", i, engine->advice[i].gpu, engine->advice[i].gpus, err);
     return code;
 }
 

@@ -95,7 +95,7 @@ static bool is_for(const struct tp_engine_row *row, unsigned sm)
     return !sm || tp_sms_of(row->gpu, row->gpus, sm) >> TP_SM_OTHER & 1;
 }
 
-const struct tp_engine_row *tp_engine_row(const struct tp_engine *engine, const char *format,
+const struct tp_engine_row *tp_engine_best_row(const struct tp_engine *engine, const char *format,
                                           unsigned sm)
 {
     const struct tp_engine_row *best = NULL;
@@ -112,7 +112,7 @@ static bool wanted(const struct tp_engine *engine, size_t r, const char *format,
 {
     const struct tp_engine_row *row = &engine->row[r];
     return tp_row_has(row, format) &&
-           (sm ? tp_engine_row(engine, format, sm) == row : is_for(row, sm));
+           (sm ? tp_engine_best_row(engine, format, sm) == row : is_for(row, sm));
 }
 
 enum tp_code tp_offers(unsigned sm, const struct tp_engine *engine, struct tp_offer **offers,

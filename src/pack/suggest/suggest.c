@@ -108,7 +108,7 @@ static bool is_wanted(const struct choice *c, struct tp_trial *trial, bool lossy
         return false;
     if (trial->why)
         return !early;
-    made->row = tp_engine_row(c->wish->engine, made->format->name, c->wish->chip->sm);
+    made->row = tp_engine_best_row(c->wish->engine, made->format->name, c->wish->chip->sm);
     if (made->row && is_needless(c, made))
         *done = true;
     return !*done && !(early && made->way >= TP_SUGGEST_ROUNDED);

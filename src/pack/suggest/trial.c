@@ -113,8 +113,8 @@ static bool is_useless(struct tp_trial *trial)
 static enum tp_code set_why(struct tp_trial *trial, const char *why, struct tp_err *err)
 {
     free(trial->why);
-    trial->why = strdup(why);
-    return trial->why ? TP_OK : tp_fail(err, TP_E_MEMORY, "out of memory");
+    trial->why = tp_os_format(err, "%s", why);
+    return trial->why ? TP_OK : TP_E_MEMORY;
 }
 
 enum tp_code tp_trial_plan(struct tp_trial *trial, const struct tp_checkpoint *ckpt,

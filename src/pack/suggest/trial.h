@@ -2,7 +2,7 @@
 #ifndef TP_PACK_TRIAL_H
 #define TP_PACK_TRIAL_H
 
-#include "pack/suggest/suggest.h"
+#include "pack/suggest/suggestion.h"
 
 struct tp_trial {
     const struct tp_suggest_wish *wish;
@@ -17,8 +17,9 @@ struct tp_trial {
     unsigned gpus;             /* that such a one takes */
 };
 
-/* Plans the format of an advice (NULL: the source as it is); `lossy`: with --requantize,
- * and with the advice's search, which a plain source has in any case. Where it is not useless and has no `why` the plan is one that convert carries out, and has its way, bytes and bits. */
+/* Plans the format of an advice (NULL: the source as it is); `lossy`: with --requantize and the
+ * advice's search, which a plain source has in any case. Where it is not useless and has no `why`
+ * the plan is one that convert carries out, and has its way, bytes and bits. */
 enum tp_code tp_trial_plan(struct tp_trial *trial, const struct tp_checkpoint *ckpt,
                            const struct tp_weights *weights, bool lossy, struct tp_err *err);
 

@@ -3,7 +3,8 @@
 #ifndef TP_PACK_RANKS_H
 #define TP_PACK_RANKS_H
 
-#include "pack/plan/file/served.h"
+#include "pack/plan/file/wish.h"
+#include "pack/plan/unit/plan.h"
 
 /* What a weight of that name and rank (2 or 3) is used as. */
 enum tp_use tp_use_of(const struct tp_model_facts *facts, const char *name, int rank);

@@ -4,17 +4,9 @@
 #ifndef TP_PACK_SERVED_H
 #define TP_PACK_SERVED_H
 
-#include "pack/engine/engine.h"
+#include "pack/plan/file/wish.h"
 #include "pack/plan/unit/plan.h"
 #include "pack/text/text.h"
-
-/* What has to read it; {0}: anything, anywhere, on one rank. */
-struct tp_wish {
-    const struct tp_engine *engine; /* NULL: a server, whichever */
-    unsigned sm, ranks;             /* compute capability; tensor-parallel ranks; 0: not said */
-    bool whole_experts;             /* ranks divide experts by their number, each is whole */
-    bool alone;                     /* no other engine is asked */
-};
 
 enum { TP_MAX_COMMAND = 24 };
 /* An engine that has rows for a format of the plan. */
