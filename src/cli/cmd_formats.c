@@ -337,7 +337,7 @@ int tp_cmd_formats(const struct tp_options *o)
 {
     const char *name = o->arg.count ? o->arg.item[0] : NULL;
     struct tp_err err = {0};
-    if (tp_formats_check(&err))
+    if (tp_formats_check(&err) || tp_engines_check(&err))
         return tp_report_error(&err);
     const struct tp_format *format = name ? tp_format_find(name) : NULL;
     if (name && !any_listed(name))

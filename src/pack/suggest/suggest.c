@@ -177,8 +177,10 @@ enum tp_code tp_suggest(const struct tp_checkpoint *ckpt, const struct tp_weight
 {
     struct choice c = {.ckpt = ckpt, .weights = weights, .wish = wish, .out = out, .err = err};
     bool done = false;
+    enum tp_code code = tp_formats_check(err); /* all are found from here on */
     look(&c);
-    enum tp_code code = try_format(&c, NULL, NULL, false, &done);
+    if (code == TP_OK)
+        code = try_format(&c, NULL, NULL, false, &done);
     if (code == TP_OK)
         code = try_all(&c, false);
     if (code == TP_OK && c.packed && !out->count)
