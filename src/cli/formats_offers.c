@@ -1,4 +1,4 @@
-/* What is read where, the fastest first, printed. The facts and their order are those of
+/* What is read where, the smallest first, printed. The facts and their order are those of
  * pack/engine/engine.h; nothing is judged here. */
 #include "cli/formats_offers.h"
 

@@ -1,4 +1,4 @@
-/* `tilepack formats --gpu NAME --engine NAME`: what loads there, the fastest first. */
+/* `tilepack formats --gpu NAME --engine NAME`: what loads there, the smallest first. */
 #ifndef TP_CLI_FORMATS_OFFERS_H
 #define TP_CLI_FORMATS_OFFERS_H
 

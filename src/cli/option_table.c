@@ -79,7 +79,7 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "list the formats, or show one with its layouts",
         "Without NAME, by the format of the numbers. Of one format everything that this build "
         "knows: inputs, settings, outputs, layouts, constraints and who reads it. NAME is a format "
-        "or how names begin; --gpu and --engine list what is read there, the fastest first.",
+        "or how names begin; --gpu and --engine list what is read there, the smallest first.",
         "tilepack formats\n"
         "tilepack formats fp8\n"
         "tilepack formats w4a8-cutlass\n"
@@ -460,12 +460,12 @@ const struct tp_option tp_option_rows[] = {
      .help = "measure no errors: read headers only"},
     {.name = "gpu", .value = "NAME", .kind = TP_OPT_STRING, .commands = BIT(FORMATS),
      .field = FIELD(gpu), .complete = TP_COMPLETE_CHIP,
-     .help = "list what is read on this GPU, the fastest first",
+     .help = "list what is read on this GPU, the smallest first",
      .more = "A product such as a100, l40s, 4090, h100 or b200, or a compute capability such as "
              "sm90."},
     {.name = "engine", .value = "NAME", .kind = TP_OPT_STRING, .commands = BIT(FORMATS),
      .field = FIELD(engine), .complete = TP_COMPLETE_ENGINE,
-     .help = "list what this engine reads, the fastest first",
+     .help = "list what this engine reads, the smallest first",
      .more = "'tilepack engines' lists them."},
 
     {.name = "all", .kind = TP_OPT_FLAG, .commands = BIT(FORMATS), .field = FIELD(all),

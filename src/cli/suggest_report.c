@@ -112,6 +112,7 @@ static void place_text(const struct tp_placement *place, char *text, size_t size
 static void put_cost(struct tp_writer *w, const struct tp_suggestion *row)
 {
     const struct tp_card_use *cost = &row->cost;
+    tp_cellf(w, "lost", cost->measured ? "%.2f" : "-", 100 * cost->most_lost);
     if (cost->measured)
         tp_cellf(w, "cost", "%.1f %%", 100 * cost->relative);
     else
@@ -119,7 +120,8 @@ static void put_cost(struct tp_writer *w, const struct tp_suggestion *row)
     if (!cost->measured)
         return;
     tp_object(w, "error", tp_real("relative", cost->relative), tp_real("snr_db", cost->mean_db),
-              tp_real("worst_db", cost->worst_db), tp_num("weights", cost->measured));
+              tp_real("worst_db", cost->worst_db), tp_num("weights", cost->measured),
+              tp_real("most_lost", cost->most_lost), tp_num("losing", cost->losing));
 }
 
 static const char *reason_of(const struct tp_suggest_report *report,
@@ -221,7 +223,7 @@ static int print_table(const struct tp_suggest_report *report)
     static const struct tp_field fields[] = {
         {" ", "mark", TP_LEFT},      {"format", "format", TP_LEFT}, {"bits", "bits %.2f", TP_RIGHT},
         {"size", "size", TP_RIGHT},  {"each GPU", "each", TP_RIGHT}, {"GPUs", "place", TP_LEFT},
-        {"error", "cost", TP_RIGHT}, {"source", "source", TP_LEFT}, {"speed", "speed", TP_LEFT}};
+        {"error", "cost", TP_RIGHT}, {"lost %", "lost", TP_RIGHT}, {"source", "source", TP_LEFT}, {"speed", "speed", TP_LEFT}};
     return tp_table_print(fields, sizeof fields / sizeof *fields, "suggestions",
                           tp_list("suggestions", report->found->count, put_row, report));
 }
@@ -240,6 +242,13 @@ static int print_row(const struct tp_suggest_report *report, const struct tp_sug
     if (row->note) {
         snprintf(text, sizeof text, "Not tensor parallel over %u: %.900s.", report->wish->gpus,
                  row->note);
+        printf("  ");
+        tp_print_wrapped(stdout, text, 2, 2);
+    }
+    if (row->cost.losing) {
+        snprintf(text, sizeof text, "Of %zu of %zu measured weights more runs of values became "
+                 "zero than healthy ones lose, which the error does not show: 'tilepack compare' "
+                 "names them.", row->cost.losing, row->cost.measured);
         printf("  ");
         tp_print_wrapped(stdout, text, 2, 2);
     }

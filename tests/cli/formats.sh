@@ -110,7 +110,7 @@ sed '1d; /^$/,$d; s/ .*//' out | cmp -s - <(grep '^fp8' files) || fail "FP8 list
 [[ $("$program" formats fp8 --json | jq -r '.formats[].name') == "$(grep '^fp8' files)" ]] ||
     fail 'fp8 --json lists others'
 
-# What is read where, each format once. The order is by who loads it, speed, bits and name: no figure
+# What is read where, each format once. The order is by who loads it, bits, speed and name: no figure
 # compares the errors of uniform codes with those of floating ones.
 cat >wanted <<'TEXT'
 format bits speed takes GPUs engines
@@ -125,6 +125,9 @@ for gpu in h100 sm90 h20; do
     grep -E '^(format|fp8-(ct|deepseek|dynamic-ct)|w4a8-ct|int8-ct) ' out | tr -s ' ' |
         diff -u wanted - ||
         fail "what vLLM loads on $gpu is another"
+done
+for gpu in a100 h100; do # whose int8 needs calibration
+    "$program" formats --gpu $gpu --engine vllm | sed -n 2p | grep -q '^int8' && fail "int8 is first on $gpu"
 done
 "$program" formats w4a8 --gpu l40s >out || fail '--gpu l40s'
 [[ $(sed '1d; /^$/,$d; s/ .*//' out | paste -sd' ') == "w4a8-ct w4a8-int8-marlin-channel" ]] ||

@@ -174,7 +174,7 @@ struct tp_offer {
 
 /* All pairs of a format that is written and a row that has it on a GPU of that compute capability
  * (0: on any), of `engine` or with NULL of all. With a capability an engine has one row for a
- * format, the fastest one. Sorted: what a caller has to load comes last, then by speed, bits and
+ * format, the fastest one. Sorted: what a caller has to load comes last, then by bits, speed and
  * name. Free with free(). */
 enum tp_code tp_offers(unsigned sm, const struct tp_engine *engine, struct tp_offer **offers,
                        size_t *count, struct tp_err *err);

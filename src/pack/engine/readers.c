@@ -80,9 +80,9 @@ static int better(const void *left, const void *right)
     const struct tp_offer *a = left, *b = right;
     int by = (a->engine->kind == TP_ENGINE_KERNELS) - (b->engine->kind == TP_ENGINE_KERNELS);
     if (!by)
-        by = a->row->speed - b->row->speed;
-    if (!by)
         by = (a->bits > b->bits) - (a->bits < b->bits);
+    if (!by)
+        by = a->row->speed - b->row->speed;
     if (!by)
         by = strcmp(a->format->name, b->format->name);
     if (!by)

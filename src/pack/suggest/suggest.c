@@ -92,7 +92,7 @@ static enum tp_code take(struct choice *c, struct tp_trial *trial)
     made->cost = (struct tp_card_use){.format = made->format};
     if (made->way >= TP_SUGGEST_ROUNDED && !c->wish->unmeasured)
         code = tp_estimate_uses(&trial->plan, c->wish->run, SAMPLED, &made->cost, 1, c->err);
-    made->cost.worst = NULL; /* of the plan */
+    made->cost.worst = made->cost.loser = NULL; /* of the plan */
     c->out->row[c->out->count++] = *made;
     *made = (struct tp_suggestion){0};
     return code;

@@ -42,7 +42,7 @@ struct tp_suggestion {
     struct tp_served served;
     char *note;                            /* why it is not tensor parallel over all GPUs; NULL: it
                                               is */
-    struct tp_card_use cost;               /* without the name of the worst weight */
+    struct tp_card_use cost;               /* without names of weights */
 };
 
 #endif
