@@ -70,6 +70,7 @@ class ConvertOptions(TypedDict, total=False):
     engine: str
     gpu: str
     gpus: int
+    expert_parallel: bool
     model_file: Path
     stacks: str
     merged: str
