@@ -52,14 +52,22 @@ static void look(struct choice *c)
 
 /* ---- what is made of a trial --------------------------------------------------------- */
 
+/* Whether the same was said already: of the format, of one as large, or in these words. */
+static bool is_said(const struct tp_passed_over *other, const struct tp_trial *trial)
+{
+    if (other->format == trial->made.format)
+        return true;
+    if (!trial->too_large)
+        return other->why && trial->why && strcmp(other->why, trial->why) == 0;
+    return !other->why &&
+           (other->advice == trial->made.advice || other->bytes == trial->too_large);
+}
+
 static enum tp_code pass_over(const struct choice *c, struct tp_trial *trial)
 {
     struct tp_suggestions *out = c->out;
-    for (size_t i = 0; i < out->others; i++) /* once is enough, and those of a size are alike */
-        if (out->other[i].format == trial->made.format ||
-            (trial->too_large && !out->other[i].why &&
-             (out->other[i].advice == trial->made.advice ||
-              out->other[i].bytes == trial->too_large)))
+    for (size_t i = 0; i < out->others; i++)
+        if (is_said(&out->other[i], trial))
             return TP_OK;
     enum tp_code code = tp_os_grow((void **)&out->other, &out->capacity, out->others + 1,
                                    sizeof *out->other, c->err);
