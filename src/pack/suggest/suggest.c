@@ -5,6 +5,7 @@
 #include "pack/suggest/suggest.h"
 
 #include "pack/check/estimate_card.h"
+#include "pack/model/model_names.h"
 #include "pack/os/os.h"
 #include "pack/plan/file/ranks.h"
 #include "pack/suggest/trial.h"
@@ -39,8 +40,8 @@ static void look(struct choice *c)
         if (!shown || (weight->form->format && !c->packed))
             shown = weight;
         c->packed |= weight->form->format != NULL;
-        c->experts = c->experts || tp_use_of(&c->weights->facts, weight->name,
-                                             weight->form->rank) == TP_USE_EXPERTS;
+        c->experts = c->experts || weight->form->rank == 3 ||
+                     tp_name_use(&c->weights->facts, weight->name) == TP_USE_EXPERTS;
     }
     if (shown)
         tp_weight_source(shown, c->out->form, sizeof c->out->form);

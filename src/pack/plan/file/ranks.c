@@ -7,16 +7,6 @@
 
 #include <stdio.h>
 
-enum tp_use tp_use_of(const struct tp_model_facts *facts, const char *name, int rank)
-{
-    struct tp_expert_name expert;
-    if (rank == 3 || tp_name_expert(facts, name, &expert))
-        return TP_USE_EXPERTS;
-    return tp_name_head(facts, name)        ? TP_USE_HEAD
-           : tp_name_embedding(facts, name) ? TP_USE_EMBEDDING
-                                            : TP_USE_LINEAR;
-}
-
 uint64_t tp_rank_parts(const struct tp_model_facts *facts, const char *name, enum tp_use use,
                        const struct tp_wish *wish, enum tp_parallel cut)
 {
@@ -38,8 +28,8 @@ static uint64_t rank_bytes(const struct tp_plan *plan, const struct tp_wish *wis
 {
     const struct tp_model_facts *facts = &plan->weights->facts;
     struct tp_stack_name stack;
-    enum tp_use use = tp_name_stack(facts, name, &stack) ? TP_USE_EXPERTS
-                                                         : tp_use_of(facts, name, rank);
+    enum tp_use use = rank == 3 || tp_name_stack(facts, name, &stack) ? TP_USE_EXPERTS
+                                                                      : tp_name_use(facts, name);
     uint64_t parts = use == TP_USE_LINEAR
                          ? tp_rank_parts(facts, name, use, wish, TP_PARALLEL_N) *
                                tp_rank_parts(facts, name, use, wish, TP_PARALLEL_K)

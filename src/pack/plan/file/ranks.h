@@ -6,9 +6,6 @@
 #include "pack/plan/file/wish.h"
 #include "pack/plan/unit/plan.h"
 
-/* What a weight of that name and rank (2 or 3) is used as. */
-enum tp_use tp_use_of(const struct tp_model_facts *facts, const char *name, int rank);
-
 /* Into how many parts the wish's ranks divide its rows (TP_PARALLEL_N) or its columns. Each rank
  * has a whole head of k and v, however few there are. */
 uint64_t tp_rank_parts(const struct tp_model_facts *facts, const char *name, enum tp_use use,
