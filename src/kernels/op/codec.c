@@ -22,9 +22,11 @@ uint32_t tp_amax_bits(const float *values, uint64_t count)
     return amax;
 }
 
-static float int_scale_value(const struct tp_op *op, uint16_t bits)
+static float int_scale_value(const struct tp_op *op, uint32_t bits)
 {
-    return tp_half_value(op->scale_rule == TP_INT_SCALE_F16, bits);
+    return op->scale_rule == TP_INT_SCALE_F32
+               ? tp_bits_f32(bits)
+               : tp_half_value(op->scale_rule == TP_INT_SCALE_F16, (uint16_t)bits);
 }
 
 /* The 16-bit scale of a block; where it would be 0, the eps of its type. */
@@ -279,11 +281,6 @@ static void nvfp4_codes_of(const struct tp_op *op, const float *values, uint64_t
 static float int4_value(uint8_t code) { return (float)(code - 8); }
 static float int8_value(uint8_t code) { return (float)(code - 128); }
 
-static float int_scale_of(const struct tp_op *op, uint32_t bits)
-{
-    return int_scale_value(op, (uint16_t)bits);
-}
-
 static float f32_scale_of(const struct tp_op *op, uint32_t bits)
 {
     (void)op;
@@ -311,12 +308,12 @@ static const struct {
     float (*code_value)(uint8_t code);
     float (*scale_value)(const struct tp_op *op, uint32_t bits);
 } arithmetic[TP_CODEC_COUNT] = {
-    [TP_CODEC_INT4] = {encode_int, int_codes_of, int4_value, int_scale_of},
+    [TP_CODEC_INT4] = {encode_int, int_codes_of, int4_value, int_scale_value},
     [TP_CODEC_FP8] = {encode_fp8, NULL, tp_e4m3_value, f32_scale_of},
     [TP_CODEC_MXFP8] = {encode_mxfp8, NULL, tp_e4m3_value, e8m0_scale_of},
     [TP_CODEC_MXFP4] = {encode_mxfp4, mxfp4_codes_of, tp_e2m1_value, e8m0_scale_of},
     [TP_CODEC_NVFP4] = {encode_nvfp4, nvfp4_codes_of, tp_e2m1_value, e4m3_scale_of},
-    [TP_CODEC_INT8] = {encode_int, int_codes_of, int8_value, int_scale_of},
+    [TP_CODEC_INT8] = {encode_int, int_codes_of, int8_value, int_scale_value},
     [TP_CODEC_FLOAT] = {NULL, NULL, tp_e2m1_value, e4m3_scale_of},
 };
 

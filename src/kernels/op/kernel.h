@@ -45,7 +45,8 @@ enum tp_codec {
 
 /* The quotient in fp32, or rounded to the type of the scale. */
 enum tp_int4_rule { TP_INT4_QUOTIENT_FP32, TP_INT4_QUOTIENT_BF16 };
-enum tp_int_scale { TP_INT_SCALE_BF16, TP_INT_SCALE_F16 };
+/* F32 is of what other tools wrote, and is read alone. */
+enum tp_int_scale { TP_INT_SCALE_BF16, TP_INT_SCALE_F16, TP_INT_SCALE_F32 };
 /* v2 and seed: DeepGEMM of 2026 and of May 2025 on a CPU, cuda and seed_cuda on a GPU; div:
  * DeepSeek; ct and ct-bf16: compressed-tensors with the quotient in fp32 or rounded to bf16
  * (its scale is bf16). */
@@ -181,6 +182,7 @@ enum tp_need {
     TP_NEED_SCALE_MIN = 1 << 8,  /* scales that are stored not below a number; of who writes them */
     TP_NEED_NUMBERS = 1 << 9,    /* weights that are stored as numbers */
     TP_NEED_FEEDBACK = 1 << 10,  /* errors that are fed back; of who encodes */
+    TP_NEED_WIDE_SCALE = 1 << 11, /* scales of integers that are F32 numbers; of who reads */
     /* What another tool may have written, and no GPU decodes. */
     TP_NEED_REFERENCE = TP_NEED_ZEROS | TP_NEED_ORDER,
 };

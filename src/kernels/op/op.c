@@ -323,7 +323,8 @@ static uint32_t out_needs(const struct tp_op *op, const struct tp_op_out *out)
 uint32_t tp_op_needs(const struct tp_op *op)
 {
     uint32_t needs = op->needs | tp_codecs[op->codec].needs |
-                     (tp_op_zero_is_product(op) ? TP_NEED_PRODUCT : 0u);
+                     (tp_op_zero_is_product(op) ? TP_NEED_PRODUCT : 0u) |
+                     (tp_op_has_f32_scales(op) ? TP_NEED_WIDE_SCALE : 0u);
     for (uint32_t i = 0; i < op->outs; i++)
         needs |= out_needs(op, &op->out[i]);
     return needs;

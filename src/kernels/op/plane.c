@@ -79,6 +79,7 @@ struct tp_plane tp_plane_open_every(const struct tp_op *op, enum tp_role role,
     p.element = op->out[i].element;
     p.zero_point = (uint8_t)tp_op_zero_point(op);
     p.is_f16 = tp_op_has_f16_scales(op);
+    p.is_f32 = tp_op_has_f32_scales(op);
     p.fill = op->out[i].fill;
     p.min = op->out[i].min;
     p.factor = op->out[i].factor;
@@ -166,7 +167,9 @@ static bool is_int(enum tp_codec codec) { return tp_codecs[codec].is_int; }
 static float scale_value(const struct tp_plane *p, enum tp_codec codec, uint32_t bits)
 {
     struct tp_op op = {.codec = codec,
-                       .scale_rule = p->is_f16 ? TP_INT_SCALE_F16 : TP_INT_SCALE_BF16};
+                       .scale_rule = p->is_f32   ? TP_INT_SCALE_F32
+                                     : p->is_f16 ? TP_INT_SCALE_F16
+                                                 : TP_INT_SCALE_BF16};
     return tp_codec_scale_value(&op, bits);
 }
 
@@ -282,7 +285,7 @@ bool tp_zero_is_whole(const struct tp_plane *p, uint64_t at, float scale)
     return !is_product(p) || tp_half_value(is_f16(p), load_u16(p, at)) == nearest;
 }
 
-/* The inverse of tp_store_scale(); for integers any float is rounded to their scale's type. */
+/* The inverse of tp_store_scale(); for integers a float is rounded to their scale's type. */
 uint32_t tp_load_scale(const struct tp_plane *p, enum tp_codec codec, uint64_t at)
 {
     float value;
@@ -305,7 +308,7 @@ uint32_t tp_load_scale(const struct tp_plane *p, enum tp_codec codec, uint64_t a
         return p->data[at];
     }
     if (is_int(codec))
-        return tp_half_of(p->is_f16, value);
+        return p->is_f32 ? tp_f32_bits(value) : tp_half_of(p->is_f16, value);
     return codec == TP_CODEC_FP8 ? tp_f32_bits(value) : p->data[at];
 }
 

@@ -20,7 +20,7 @@ struct tp_plane {
     unsigned shift_n, shift_k;
     uint8_t to_stored[16], to_code[16];
     uint8_t zero_point;   /* canonical code of an integer zero: 8, or 128 with INT8 */
-    bool is_f16;          /* scales of integers are F16 numbers, else bf16 */
+    bool is_f16, is_f32;  /* scales of integers are such numbers, else bf16 */
     float min;            /* of F32 scales, see struct tp_op_out */
     int factor;           /* the same, of any float */
     unsigned scale_shift; /* of E5M3: see struct tp_args */

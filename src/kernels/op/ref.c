@@ -406,6 +406,7 @@ void tp_repack_ref(const struct tp_op *from, const struct tp_op *to, struct tp_a
     struct row_scales row = take_row_scales(&scratch, box.k);
     shift_scales(&q, args->scale_shift);
     p.scale.is_f16 = q.scale.is_f16; /* a scale is rounded once, to what the result has */
+    p.scale.is_f32 = q.scale.is_f32;
     begin_outputs(&q, tp_repack_global(from, to, load_global(&p, args->global)));
     for (uint64_t e = 0; e < box.e; e++) {
         enter_expert(&p, e);

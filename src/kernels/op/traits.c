@@ -106,7 +106,9 @@ bool tp_codec_takes(enum tp_codec codec, enum tp_role role, enum tp_element elem
 uint8_t tp_codec_scale_rule(enum tp_codec codec, enum tp_element element)
 {
     if (tp_codecs[codec].is_int)
-        return element == TP_ELEM_F16 ? TP_INT_SCALE_F16 : TP_INT_SCALE_BF16;
+        return element == TP_ELEM_F16   ? TP_INT_SCALE_F16
+               : element == TP_ELEM_F32 ? TP_INT_SCALE_F32
+                                        : TP_INT_SCALE_BF16;
     if (!*tp_codecs[codec].scale_rules)
         return 0;
     return element == TP_ELEM_E8M0   ? TP_FP8_SCALE_UE8M0

@@ -65,6 +65,12 @@ static inline bool tp_op_has_f16_scales(const struct tp_op *op)
     return tp_codecs[op->codec].is_int && op->scale_rule == TP_INT_SCALE_F16;
 }
 
+/* Whether they are F32 numbers, which only a reader has. */
+static inline bool tp_op_has_f32_scales(const struct tp_op *op)
+{
+    return tp_codecs[op->codec].is_int && op->scale_rule == TP_INT_SCALE_F32;
+}
+
 TP_C_END
 
 #endif
