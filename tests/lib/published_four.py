@@ -3,8 +3,8 @@ where a description may stand."""
 import numpy as np
 
 import refquant as rq
-from published import (ATTENTION, BLOCK, EXPERTS, HIDDEN, LAYERS, MLP, VOCAB, Row, always, experts,
-                       fp8_codes, frame, linears, llama, moe_sizes, one, scales_of, sizes)
+from published import (ATTENTION, BLOCK, EXPERTS, HIDDEN, LAYERS, MLP, VOCAB, Row, always, blocks,
+                       experts, fp8_codes, frame, linears, llama, moe_sizes, one, scales_of, sizes)
 from published_fp8 import (LAST_O, STACK_HIDDEN, STACK_INTER, modelopt, not_last_o, quark,
                            quark_spec, stack_model, stack_sizes)
 from stfile import Tensor, tensor
@@ -286,18 +286,35 @@ def int_weights(bits, group):
             "group_size": group, "symmetric": True, "dynamic": False, "actorder": None}
 
 
-def w8a8(c, dtype="BF16"):
+def int8_rows(dtype, shape):
     def pack(c, name, n, k):
         codes = c.rng.integers(-128, 128, (n, k)).astype(np.int8)
-        scale, numbers = scales_of(c.rng, (n, 1), dtype)
+        scale, numbers = scales_of(c.rng, shape(n), dtype)
         c.pack(name + ".weight", {name + ".weight": tensor("I8", codes),
                                   name + ".weight_scale": scale},
-               codes.astype(np.float32) * numbers)
-    llama(c, pack, chosen=not_last_o)
+               codes.astype(np.float32) * numbers.reshape(n, 1))
+    return pack
+
+
+def w8a8(c, dtype="BF16"):
+    llama(c, int8_rows(dtype, lambda n: (n, 1)), chosen=not_last_o)
     c.config = sizes(quantization_config=ct(
         "int-quantized", int_weights(8, None), {
             "num_bits": 8, "type": "int", "strategy": "token", "symmetric": True, "dynamic": True},
         ["lm_head", LAST_O]))
+
+
+def modelopt_int8(c, algorithm, static):
+    """One scale to a row, in a vector; W8A8 without SmoothQuant has the name that it has with it."""
+    pack = int8_rows("F32", lambda n: (n,))
+
+    def with_inputs(c, name, n, k):
+        pack(c, name, n, k)
+        if static:
+            c.add(name + ".input_scale", tensor("F32", np.array(0.02, dtype=np.float32)))
+    llama(c, with_inputs, chosen=not_last_o)
+    said, c.beside["hf_quant_config.json"] = modelopt(algorithm, ["lm_head", LAST_O])
+    c.config = sizes(quantization_config=said)
 
 
 def ct_stacks(c):
@@ -460,6 +477,12 @@ ROWS = (
         pack=mxfp4(".weight_packed"), bits=4, group=32, data_type="mx_fp"),
     Row("autoround-mxfp8", auto_round_floats, ["mxfp8-ct"], same=".", pack=mxfp8, bits=8,
         group=32, data_type="mx_fp"),
+    Row("autoround-fp8-blocks", auto_round_floats, ["fp8-deepseek", "fp8-ct"], bits=8, group=[BLOCK, BLOCK],
+        pack=blocks(BLOCK, BLOCK, ".weight_scale_inv", "BF16"), data_type="fp"),
+    Row("autoround-fp8-static", auto_round_floats, ["fp8-dynamic-ct"], bits=8, group=-1, data_type="fp",
+        pack=blocks(1, 0, ".weight_scale", "BF16", lambda rows, _: (rows,))),
+    Row("autoround-mxint4", auto_round_floats, words=("MXINT4",), pack=mxfp4(".weight_packed"), bits=4,
+        group=32, data_type="mx_int"),
     Row("autoround-nvfp4", auto_round_floats, ["nvfp4-ct"], same=".", pack=nvfp4_ct, bits=4,
         group=16, data_type="nv_fp"),
     Row("autoround-int4", auto_round_integers, ["gptq", "w4a16-ct", "w4a16-marlin"], same="."),
@@ -480,6 +503,9 @@ ROWS = (
     Row("awq-beside-only", awq_beside, ["awq"], same="."),
     Row("ct-w8a8", w8a8, ["int8-ct", "w8a16-ct", "w8a16-marlin-channel"], same="."),
     Row("ct-w8a8-f16", w8a8, ["int8-ct"], same=".", dtype="F16"),
+    Row("ct-w8a8-f32", w8a8, [], same=".", dtype="F32"),
+    Row("modelopt-int8", modelopt_int8, [], algorithm="W8A16", static=False),
+    Row("modelopt-int8-static", modelopt_int8, [], algorithm="W8A8_SQ_PER_CHANNEL", static=True),
     Row("ct-stacks", ct_stacks, ["w4a16-ct"], same="self_attn"),
     Row("ct-compression-config", ct_compression_config, ["w4a16-ct"], same="."),
     Row("ct-inside-text-config", ct_inside_text_config, ["w4a16-ct"], same="."),

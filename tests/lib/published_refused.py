@@ -166,6 +166,17 @@ def nvfp4_of_32(of, n, k):
                 np.uint8)), ".weight_scale_2": of.numbers("F32")}
 
 
+def ct_of_3_bits(of, n, k):
+    return {".weight_packed": of.bits("I32", n, k * 3 // 32),
+            ".weight_scale": of.numbers("BF16", n, k // BLOCK),
+            ".weight_shape": tensor("I64", np.array([n, k], dtype=np.int64))}
+
+
+def gptq_of_3_bits(of, n, k):
+    return {".qweight": of.bits("I32", k * 3 // 32, n), ".scales": of.numbers("F16", k // BLOCK, n),
+            ".qzeros": of.bits("I32", k // BLOCK, n * 3 // 32)}
+
+
 def mlx_affine(of, n, k):
     return {".weight": of.bits("U32", n, k // 8), ".scales": of.numbers("BF16", n, k // 64),
             ".biases": of.numbers("BF16", n, k // 64)}
@@ -237,6 +248,11 @@ def modelopt_said(c, make, algorithm, **more):
     c.config = sizes(quantization_config=said)
 
 
+def ct_said(c, make, bits):
+    packed(c, make)
+    c.config = sizes(quantization_config=ct("pack-quantized", int_weights(bits, BLOCK)))
+
+
 def gguf(c):
     """Nothing but a file of another kind."""
     c.raw["model-Q4_K_M.gguf"] = b"GGUF" + (3).to_bytes(4, "little") + bytes(80)
@@ -276,6 +292,10 @@ ROWS = (
     Row("sparse-24-fp8", sparse, words=("sparse|2:4",) * 2, make=sparse_24_fp8,
         form="float-quantized"),
     Row("marlin-24", marlin, words=("marlin-24|sparse|2:4",) * 2),
+    Row("ct-3-bits", ct_said, words=('"num_bits": 3: .*so many bits', "weight_shape"),
+        make=ct_of_3_bits, bits=3),
+    Row("gptq-3-bits", of_transformers, words=('"bits": 3: .*so many bits', "codes"),
+        make=gptq_of_3_bits, method="gptq", bits=3, group_size=BLOCK, sym=True, desc_act=False),
     Row("gguf", gguf, words=("GGUF (is|file)",) * 2),
     Row("modelopt-w4a16-awq", modelopt_said, words=("W4A16_AWQ", "pre_quant_scale|ModelOpt"),
         make=awq_modelopt, algorithm="W4A16_AWQ", group_size=BLOCK, has_zero_point=False,
@@ -284,7 +304,7 @@ ROWS = (
         make=awq8_modelopt, algorithm="W4A8_AWQ", group_size=BLOCK, has_zero_point=False,
         pre_quant_scale=True),
     Row("modelopt-w8a8-sq", modelopt_said,
-        words=("W8A8_SQ", "pre_quant_scale|ModelOpt|SmoothQuant"), make=smooth_modelopt,
+        words=("pre_quant_scale", "pre_quant_scale|ModelOpt|SmoothQuant"), make=smooth_modelopt,
         algorithm="W8A8_SQ_PER_CHANNEL"),
     Row("modelopt-nvfp4-32", modelopt_said, words=("NVFP4.*32|32.*NVFP4",) * 2, make=nvfp4_of_32,
         algorithm="NVFP4", group_size=32),

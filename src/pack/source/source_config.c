@@ -436,10 +436,33 @@ static enum tp_code refused(const struct tp_checkpoint *ckpt, const struct tp_qu
                    *why ? ": " : "", why);
 }
 
-static bool refuses(const struct tp_quantizer_refusal *refusal, const json_t *config)
+static bool is_refused(const struct tp_quantizer_refusal *refusal, const json_t *value)
 {
-    const char *value = json_string_value(json_object_get(config, refusal->key));
-    return tp_words_have(&refusal->value, value);
+    char number[64];
+    const char *word = json_string_value(value);
+    if (json_is_integer(value)) {
+        print_value(value, number, sizeof number);
+        word = number;
+    }
+    return tp_words_have(&refusal->value, word);
+}
+
+/* What the description itself, or one of its groups, says that is refused; or NULL. */
+static const json_t *refused_value(const struct tp_quantizer_refusal *refusal,
+                                   const json_t *config)
+{
+    const json_t *value = json_object_get(config, refusal->key);
+    json_t *group;
+    const char *name;
+    if (is_refused(refusal, value))
+        return value;
+    json_object_foreach(json_object_get(config, "config_groups"), name, group)
+    {
+        value = json_object_get(json_object_get(group, "weights"), refusal->key);
+        if (is_refused(refusal, value))
+            return value;
+    }
+    return NULL;
 }
 
 /* What config.json says is of a quantizer, or of a kind of one's, that is refused by name. */
@@ -448,7 +471,7 @@ static enum tp_code check_named(const struct tp_checkpoint *ckpt, const json_t *
 {
     size_t count;
     const struct tp_quantizer *const *all = tp_quantizers(&count);
-    char said[160];
+    char said[160], text[64];
     for (size_t q = 0; q < count; q++) {
         if (!tp_words_have(&all[q]->method, method))
             continue;
@@ -457,10 +480,11 @@ static enum tp_code check_named(const struct tp_checkpoint *ckpt, const json_t *
             return refused(ckpt, all[q], said, "", err);
         for (uint32_t r = 0; r < all[q]->refusals; r++) {
             const struct tp_quantizer_refusal *refusal = &all[q]->refusal[r];
-            if (!refuses(refusal, config))
+            const json_t *value = refused_value(refusal, config);
+            if (!value)
                 continue;
-            snprintf(said, sizeof said, "config.json says \"%s\": \"%.80s\"", refusal->key,
-                     json_string_value(json_object_get(config, refusal->key)));
+            print_value(value, text, sizeof text);
+            snprintf(said, sizeof said, "config.json says \"%s\": %s", refusal->key, text);
             return refused(ckpt, all[q], said, refusal->why, err);
         }
     }
