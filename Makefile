@@ -251,13 +251,14 @@ test-vllm:
 	    sh tests/other/vllm.sh
 
 # Small models of every family in transformers, with compressed-tensors, and in vLLM where there is
-# one: 6 GB for the first, or MODELS_PYTHON. Not a part of `test`.
+# one: 6 GB for the first, or MODELS_PYTHON. MODELS="NAME ..." are only these, MODELS=--writers is
+# what other programs write. Not a part of `test`.
 VLLM_PYTHON ?= $(wildcard $(BUILD)/venv-vllm/bin/python)
 test-models:
 	sh scripts/deps.sh build test
 	$(MAKE) -j$(JOBS) $(BUILD)/tilepack
 	BUILD=$(BUILD) PYTHON="$$(sh scripts/venv.sh $(BUILD))" TILEPACK=$(BUILD)/tilepack \
-	    VLLM_PYTHON="$(VLLM_PYTHON)" sh tests/other/models.sh
+	    VLLM_PYTHON="$(VLLM_PYTHON)" sh tests/other/models.sh $(MODELS)
 
 # Everything that needs a GPU: rows, sanitizers, goldens through --device cuda.
 GPU_TESTS = $(BUILD)/gpu/test_cuda $(BUILD)/gpu/test_device $(BUILD)/gpu/test_library_cuda \

@@ -11,6 +11,7 @@
 #   quality  and a reader of GGUF and a tokenizer, for `make quality`
 #   llama    llama.cpp's quantizers, which `make quality` compares with
 #   torch    other quantizers that it compares with, and transformers: 6 GB
+#   llm-compressor, modelopt  writers of checkpoints, for `make test-models`: 6 GB each
 #   cutlass  the headers of CUTLASS, for `make prove`; none of what its Python part needs
 # All but `test` lie in BUILD/venv-SET.
 set -eu
@@ -54,9 +55,19 @@ torch==2.15.0
 transformers==5.23.0
 compressed-tensors==0.20.0
 auto-round==0.16.1" ;;
+llm-compressor) whose='make test-models' pins='torch==2.14.0
+transformers==5.17.0
+compressed-tensors==0.19.0
+llmcompressor==0.14.0.1' ;;
+modelopt) whose='make test-models' pins='torch==2.15.0
+transformers==5.14.1
+accelerate==1.15.0
+requests==2.34.2
+nvidia-modelopt==0.47.0' ;;
 cutlass) whose='make prove' alone=--no-deps pins='nvidia-cutlass==4.2.0.0' ;;
 *)
-    echo "venv.sh: unknown set '$set'; the sets are test, wheel, lint, quality, llama, torch and cutlass" >&2
+    echo "venv.sh: unknown set '$set'; the sets are test, wheel, lint, quality, llama, torch," \
+        "llm-compressor, modelopt and cutlass" >&2
     exit 2
     ;;
 esac

@@ -6,10 +6,16 @@
 # compared with the source's. What a reader is known to refuse stands in models/zoo.py, and what it
 # loads in `ran` of models/*.json: both must be so. Not a part of `make test`.
 #
+# With --writers the other way round: checkpoints of every scheme that llm-compressor, AutoRound and
+# ModelOpt write on a CPU (models/writers/) are unpacked to the writer's values, bit for bit, and
+# converted without loss, or refused by name.
+#
 # usage: models.sh [NAME ...]: all models of the zoo, or these
+#        models.sh --writers [llm_compressor|autoround|nvidia ...]
 # Environment: BUILD, TILEPACK; MODELS_PYTHON, a Python that has torch, transformers and
 # compressed-tensors (6 GB in BUILD/venv-torch when it is not given); VLLM_PYTHON, one that has
 # vLLM 0.33 (`make test-vllm` makes one in BUILD/venv-vllm); KEEP, a folder for all results.
+# LLM_COMPRESSOR_PYTHON, MODELOPT_PYTHON: ones that have these (6 GB each in BUILD, when not given).
 set -u
 # shellcheck source=tests/lib/preamble.sh
 . "${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}/lib/preamble.sh"
@@ -21,10 +27,28 @@ if [ -n "${KEEP:-}" ]; then
     rm -rf "$work"
     mkdir -p "$KEEP" && work=$KEEP
 fi
-MODELS_PYTHON=${MODELS_PYTHON:-$(sh "$root/scripts/venv.sh" "$build" torch)} || exit 1
 export HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES=''
+if [ "${1:-}" = --writers ]; then
+    shift
+    # shellcheck source=tests/other/models/writers/writers.sh
+    . "$here/writers/writers.sh"
+    writers "$@"
+    finish
+    exit
+fi
+MODELS_PYTHON=${MODELS_PYTHON:-$(sh "$root/scripts/venv.sh" "$build" torch)} || exit 1
 FORMATS='w4a8-ct fp8-deepseek fp8-ct mxfp8-ct mxfp4-ct nvfp4-ct'
 
+kept=$(PYTHONPATH=$here "$PYTHON" -c 'import zoo; print(*zoo.KEPT)')
+refuses() { # model, format
+    "$TILEPACK" convert "$work/zoo/$1" -o "$work/out/$1/$2" --to "$2" 2>"$work/err"
+    if [ $? = 4 ] && grep -q 'no weight would be converted' "$work/err"; then
+        ok "$1 to $2: nothing is converted"
+    else
+        bad "$1 to $2: converted, or refused for another reason"
+        cat "$work/err"
+    fi
+}
 files=$root/engines/vllm.json
 [ $# -eq 0 ] || files=
 "$MODELS_PYTHON" -W ignore "$here/make.py" "$work/zoo" "$@" 2>"$work/make.log" |
@@ -34,6 +58,10 @@ for model in "$work"/zoo/*/; do
     name=$(basename "$model")
     mkdir -p "$work/out/$name" "$work/back/$name"
     for to in $FORMATS; do
+        case " $kept " in *" $name "*)
+            refuses "$name" "$to"
+            continue ;;
+        esac
         "$TILEPACK" convert "$model" -o "$work/out/$name/$to" --to "$to" --quiet --force \
             2>"$work/err" || { bad "$name to $to"; cat "$work/err"; continue; }
         "$TILEPACK" unpack "$work/out/$name/$to" -o "$work/back/$name/$to" --quiet --force \

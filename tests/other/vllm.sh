@@ -162,6 +162,22 @@ for model in mixtral odd filled; do
     done
 done
 convert odd uncalibrated --to nvfp4-trtllm --include experts --weights-only
+# Linear layers with activation scales that no kernel of the output takes: these are left out.
+convert llama llama-nvfp4-ct --to nvfp4-ct
+convert llama llama-static --to fp8-tensor-ct --set fused=shared
+cp -r "$work/llama-nvfp4-ct" "$work/llama-nvfp4"
+"$PYTHON" "$here/checkpoints.py" calibrated "$work/llama-nvfp4"
+"$PYTHON" "$here/checkpoints.py" calibrated "$work/llama-static"
+cp -r "$work/llama-nvfp4" "$work/llama-nvidia"
+"$PYTHON" "$here/checkpoints.py" nvidia "$work/llama-nvidia"
+convert llama-static llama-static-fp8-dynamic-ct --to fp8-dynamic-ct
+for model in llama-nvfp4 llama-nvidia; do
+    convert $model $model-marlin --to nvfp4-marlin
+    convert $model $model-fp8-dynamic-ct --to fp8-dynamic-ct --requantize
+done
+for model in llama-nvfp4 llama-nvidia llama-static; do
+    convert $model $model-w4a16-ct --to w4a16-ct --requantize
+done
 # FP8 with one scale for a weight, and one for activations; the second model is padded.
 "$PYTHON" "$root/samples/gen_checkpoint.py" "$work/ragged" --layers 1 --hidden 256 --inter 168 \
     --heads 4 --kv-heads 2 --head-dim 64 --vocab 512 --moe-experts 4 --moe-style mixtral --quiet
@@ -226,7 +242,7 @@ sed -i '/"format": "w4a8-cutlass"/,/"version"/ s/"version": 1/"version": 2/' \
     "$work/newer/tilepack.json"
 cp -r "$work/llama-w4a8-cutlass" "$work/bare" && rm "$work/bare/tilepack.json"
 
-port=29500
+port=$((20000 + $$ % 10000)) # others may run this, too
 load() { # capability, ranks, NAME=DIR ...: all ranks at once
     capability=$1 ranks=$2
     shift 2
@@ -302,13 +318,21 @@ load 80 1 i4s="$work/mixtral-w4a16-ct" i4p="$work/mixtral-w4a16-marlin" \
     ens="$work/filled-nvfp4-ct,$weights_only" enp="$work/filled-nvfp4-marlin" \
     pzs="$work/narrow-awq" pzp="$work/narrow-zeros" \
     gms="$work/oss,moe_backend=marlin" gmp="$work/oss-mxfp4-marlin" \
+    lns="$work/llama-nvfp4-ct,$weights_only" lnp="$work/llama-nvfp4-marlin" \
+    lms="$work/llama-nvfp4-ct,$weights_only" lmp="$work/llama-nvidia-marlin" \
+    ln4="$work/llama-nvfp4-w4a16-ct" lm4="$work/llama-nvidia-w4a16-ct" \
+    ls4="$work/llama-static-w4a16-ct" ln8="$work/llama-nvfp4-fp8-dynamic-ct,$marlin" \
+    lm8="$work/llama-nvidia-fp8-dynamic-ct,$marlin" ls8="$work/llama-static-fp8-dynamic-ct,$marlin" \
     n16="$work/mixtral-nvfp4-f16" slim="$work/slim-mxfp4-marlin" \
     f16="$work/mixtral-w4a16-marlin,dtype=float16" \
     triton="$work/mixtral-w4a16-marlin,moe_backend=triton" \
     machete="$work/llama-groups-w4a16-machete"
 for pair in i4 i8 j8 m4 m8 n4 o4 f8 fc g4 g8 z4 zl gm p4 p8 r4 r8 q4 q8 qf qn qm pz \
-    e4 e8 em ef en b4 b8 bn bf; do
+    e4 e8 em ef en b4 b8 bn bf ln lm; do
     equal ${pair}s ${pair}p 0
+done
+for loaded in ln4 lm4 ls4 ln8 lm8 ls8; do
+    result $loaded .ok
 done
 refused f16 'w4a16-marlin is for models in bfloat16, and this one runs in float16; start it with'
 refused n16 'nvfp4-marlin is for models in float16, and this one runs in bfloat16; start it with'

@@ -12,16 +12,26 @@ import os
 import sys
 import warnings
 
+import zoo
+
 warnings.simplefilter("ignore")
 
 
-def logits(path):
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+def class_of(config, name):
+    import transformers
 
-    config = AutoConfig.from_pretrained(path)
-    auto = AutoModelForCausalLM if type(config) in AutoModelForCausalLM._model_mapping \
-        else AutoModelForImageTextToText
+    if name in zoo.CLASSES:
+        return getattr(transformers, zoo.CLASSES[name])
+    if type(config) in transformers.AutoModelForCausalLM._model_mapping:
+        return transformers.AutoModelForCausalLM
+    return transformers.AutoModelForImageTextToText
+
+
+def logits(path, name):
+    import torch
+    from transformers import AutoConfig
+
+    auto = class_of(AutoConfig.from_pretrained(path), name)
     model, report = auto.from_pretrained(path, dtype=torch.bfloat16, output_loading_info=True)
     for what in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if report.get(what):
@@ -50,13 +60,13 @@ def job(name, source, unpacked, outputs):
     def tell(what, **found):
         print("@" + json.dumps({"name": name, "format": what, **found}), flush=True)
 
-    plain = attempt(logits, source)
+    plain = attempt(logits, source, name)
     tell("source", error=plain if isinstance(plain, str) else None)
     if isinstance(plain, str):
         return
     for fmt, path in unpacked.items():
-        back = attempt(logits, path)
-        own = attempt(logits, outputs[fmt]) if fmt in outputs else None
+        back = attempt(logits, path, name)
+        own = attempt(logits, outputs[fmt], name) if fmt in outputs else None
         if isinstance(back, str):
             tell(fmt, unpacked=back, output=None)
             continue

@@ -8,6 +8,7 @@
     checkpoints.py asymmetric DIR      gives AWQ weights other zero points than 8
     checkpoints.py activations DIR     declares MXFP8 activations for packed MXFP4 weights
     checkpoints.py calibrated DIR      gives nvfp4-ct or fp8-tensor-ct activation scales
+    checkpoints.py nvidia DIR          gives calibrated nvfp4-ct the names that ModelOpt has for it
     checkpoints.py without DIR NAME    takes a tensor out of its file
     checkpoints.py flipped DIR NAME    changes the last bit of a tensor's first word
     checkpoints.py shorter DIR NAME    drops the last row of a tensor
@@ -250,6 +251,35 @@ def calibrated(path):
         json.dump(index, f)
     quantization["config_groups"]["group_0"]["input_activations"] = said
     configure(path, quantization_config=quantization)
+
+
+# NVIDIA's names of what llm-compressor has reciprocals of, but for the codes.
+NVIDIA = {"weight_packed": "weight", "weight_global_scale": "weight_scale_2",
+          "input_global_scale": "input_scale"}
+
+
+def nvidia(path):
+    listing = os.path.join(path, "model.safetensors.index.json")
+    with open(listing, encoding="utf-8") as f:
+        index = json.load(f)
+    for file in sorted(set(index["weight_map"].values())):
+        whole = os.path.join(path, file)
+        tensors = stfile.load(whole)[0]
+        for name in list(tensors):
+            module, _, suffix = name.rpartition(".")
+            if suffix not in NVIDIA:
+                continue
+            tensor = tensors.pop(name)
+            if tensor.dtype == "F32":
+                tensor = stfile.tensor("F32", np.float32(1) / tensor.bits.reshape(()))
+            tensors[f"{module}.{NVIDIA[suffix]}"] = tensor
+            del index["weight_map"][name]
+            index["weight_map"][f"{module}.{NVIDIA[suffix]}"] = file
+        stfile.save(whole, tensors)
+    with open(listing, "w", encoding="utf-8") as f:
+        json.dump(index, f)
+    configure(path, quantization_config={
+        "quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]})
 
 
 def without(path, name):
