@@ -278,8 +278,8 @@ static enum tp_code compare_vectors(const struct diff *d, const struct tp_tensor
     return code;
 }
 
-/* Whether an int weight has scales finer than bf16, to which they are rounded if no descriptor
- * says that they are used as they are. */
+/* Whether an int weight has scales finer than bf16, to which they are rounded where its rule of
+ * scales says so. */
 static bool has_fine_scales(const struct tp_op *op)
 {
     int s = tp_op_find(op, TP_ROLE_SCALE);
