@@ -480,9 +480,9 @@ def _(report):
             tool.run("unpack", work.at("src"), "-o", work.at("out"), "--quiet")
     plain = {"x.weight": stfile.from_f32("BF16", np.ones((128, 128), np.float32))}
     refused(report, plain, "w4a8-ct", 'config.json: config.json says "quant_method": "gptq", '
-            '"bits": 3, but no tensors of a quantization that is read here were found',
+            '"bits": 4, but no tensors of a quantization that is read here were found',
             '`tilepack formats` lists what is read; if the weights are plain, take '
-            '"quantization_config" out of config.json', {"quant_method": "gptq", "bits": 3})
+            '"quantization_config" out of config.json', {"quant_method": "gptq", "bits": 4})
 
 
 def transforms(*locations):
