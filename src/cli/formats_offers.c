@@ -111,7 +111,7 @@ static int print_text(const struct tp_offer *offers, size_t count)
         {"GPUs", "GPUs", TP_FOLD},     {"engines", "engines", TP_FOLD}};
     const struct shown all = {offers, count};
     if (!count) {
-        printf("no format is known to load there; 'tilepack formats' lists all\n");
+        printf("no format is known to load there; 'tilepack formats --all' lists all\n");
         return TP_E_DIFF;
     }
     int status = tp_table_print(fields, sizeof fields / sizeof *fields, "offers",

@@ -91,8 +91,8 @@ def _(report):
     eight_bit["x.qweight"] = tensor("I32", np.repeat(eight_bit["x.qweight"].bits, 2, axis=0))
     refused(report, eight_bit, "w4a8-ct", f"{FILE}: tensor 'x.qweight': I32 [128,64] looks like "
             "the codes of a quantized weight, but with the tensors beside it (qzeros, scales) it is "
-            "of no format that is read here", "`tilepack formats` lists what is read; start from "
-            "the model that it was made of, or --exclude leaves the tensor as it is")
+            "of no format that is read here", "`tilepack formats --all` lists what is read; start "
+            "from the model that it was made of, or --exclude leaves the tensor as it is")
     padded = ct_file("x", codes, to_bf16(scales))
     padded["x.weight_shape"] = tensor("I64", np.array([n, k - 8], dtype=np.int64))
     refused(report, padded, "w4a8-cutlass", f"{FILE}: tensor 'x.weight_shape': it says [64,504], "
@@ -481,7 +481,7 @@ def _(report):
     plain = {"x.weight": stfile.from_f32("BF16", np.ones((128, 128), np.float32))}
     refused(report, plain, "w4a8-ct", 'config.json: config.json says "quant_method": "gptq", '
             '"bits": 4, but no tensors of a quantization that is read here were found',
-            '`tilepack formats` lists what is read; if the weights are plain, take '
+            '`tilepack formats --all` lists what is read; if the weights are plain, take '
             '"quantization_config" out of config.json', {"quant_method": "gptq", "bits": 4})
 
 

@@ -209,8 +209,8 @@ static enum tp_code refuse_codes(const struct tp_builder *b, const struct tp_ten
         return code;
     tp_err_tensor(b->err, tensor->name);
     tp_err_path(b->err, b->plan->ckpt->files[tensor->file].path);
-    tp_err_hint(b->err, "`tilepack formats` lists what is read; start from the model that it was "
-                "made of%s", may_stay && !said ? ", or --exclude leaves the tensor as it is" : "");
+    tp_err_hint(b->err, "`tilepack formats --all` lists what is read; start from the model that it "
+                "was made of%s", may_stay && !said ? ", or --exclude leaves the tensor as it is" : "");
     return tp_fail(b->err, TP_E_UNSUPPORTED, "%s [%s] looks like the codes of a quantized weight, "
                    "but %sit is of no format that is read here%s",
                    tp_dtype_name(tensor->dtype), tp_plan_shape_text(tensor, shape),
