@@ -289,8 +289,19 @@ def undescribed(work):
     tally.check("serve" not in found and "a single file" in found["unserved"], "a single file")
 
 
+def strangers(work):
+    """A model that no file knows is promised to nobody, unless its names and sizes are known ones."""
+    usual, turned = MODELS["llama"], layers(*ATTENTION[:3], ("self_attn.o_proj", (512, 256)), *MLP)
+    odd = {name.replace("mlp.gate_proj", "mlp.alpha"): shape for name, shape in usual.items()}
+    for name, tensors, good in (("usual", usual, True), ("odd", odd, False), ("turned", turned, False)):
+        found = plan(make(work, f"strange-{name}", {"model_type": "foonet"}, tensors), "w4a16-ct")
+        tally.check(("serve" in found) == good, f"{name} names of an unknown model: {found.get('unserved')}")
+        tally.check(good or "nothing is known of its model_type" in found["unserved"], f"{name}: says why")
+
+
 def main():
     with tool.Workdir() as work:
+        strangers(work)
         golden(work)
         changes(work)
         conditions(work)

@@ -280,7 +280,29 @@ static enum tp_code judge_engine(const struct tp_plan *plan, const struct tp_wis
 
 /* ---- all of them --------------------------------------------------------------------- */
 
-/* Why a server could not find out what the output is, or NULL. */
+/* Whether a weight of a model that is not known has a name of those that are, and their sizes: what
+ * is divided by output features reads the hidden state, what is divided by inputs writes it. */
+static bool looks_known(const struct tp_model_facts *facts, const struct tp_unit *unit)
+{
+    const struct tp_model_parallel *is = tp_name_parallel(facts, unit->name);
+    const struct tp_box3 *box = &unit->form->box;
+    if (unit->use == TP_USE_HEAD || unit->use == TP_USE_EMBEDDING)
+        return box->k == facts->hidden;
+    return is && (is->cut == TP_PARALLEL_N   ? box->k == facts->hidden
+                  : is->cut == TP_PARALLEL_K ? box->n == facts->hidden
+                                             : true);
+}
+
+static bool is_strange(const struct tp_plan *plan)
+{
+    const struct tp_model_facts *facts = &plan->weights->facts;
+    for (size_t u = 0; u < plan->unit_count && !facts->known; u++)
+        if (!looks_known(facts, &plan->units[u]))
+            return true;
+    return false;
+}
+
+/* Why a server could not find out what the output is, or is not known to; NULL. */
 static const char *undescribed(const struct tp_plan *plan)
 {
     const struct tp_model_facts *facts = &plan->weights->facts;
@@ -288,8 +310,10 @@ static const char *undescribed(const struct tp_plan *plan)
         return "a single file has no config.json, by which a server finds out what it is";
     if (!plan->ckpt->config)
         return "there is no config.json, by which a server finds out what it is";
-    return facts->known || facts->type[0] ? NULL
-                                          : "config.json names no model that a server could know";
+    if (!facts->known && !facts->type[0])
+        return "config.json names no model that a server could know";
+    return is_strange(plan) ? "nothing is known of its model_type, and its weights have other names "
+                              "or sizes than those of the models that are" : NULL;
 }
 
 static int in_order(const void *left, const void *right)
@@ -376,7 +400,7 @@ enum tp_code tp_served_why(const struct tp_served *served, const struct tp_wish 
         return tp_text_addf(text, err, "%s (%s) does not read it: '%s'%s", refuses->engine->title,
                             refuses->engine->version, refuses->name.data, refuses->why.data);
     if (served->why)
-        return tp_text_addf(text, err, "no server reads it: %s", served->why);
+        return tp_text_addf(text, err, "no server is known to read it: %s", served->why);
     if (wish->engine)
         return tp_text_addf(text, err, "%s (%s) does not read it: it knows none of its formats",
                             wish->engine->title, wish->engine->version);
