@@ -248,7 +248,7 @@ test-vllm:
 	sh scripts/deps.sh build test
 	$(MAKE) -j$(JOBS) $(BUILD)/tilepack library
 	BUILD=$(BUILD) PYTHON="$$(sh scripts/venv.sh $(BUILD))" TILEPACK=$(BUILD)/tilepack \
-	    sh tests/other/vllm.sh
+	    sh -c "sh tests/other/vllm.sh && sh tests/other/vllm_loading.sh"
 
 # Small models of every family in transformers, with compressed-tensors, and in vLLM where there is
 # one: 6 GB for the first, or MODELS_PYTHON. MODELS="NAME ..." are only these, MODELS=--writers is

@@ -308,6 +308,11 @@ def _operands(*paths: Path) -> list[str]:
     return ["--", *(_text(path) for path in paths)]
 
 
+def engine(name: str) -> dict[str, Any]:
+    """The file of an engine, parsed; engines/README.md defines its members."""
+    return dict(_run("engines", _operands(name), None)["engines"][0])
+
+
 def plan(source: Path, **options: Unpack[ConvertOptions]) -> Plan:
     """What convert() would write, without writing.
 

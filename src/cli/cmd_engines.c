@@ -116,6 +116,8 @@ static int print_one(const void *item)
     print_rows(engine, &err);
     for (size_t i = 0; i < engine->skips; i++)
         tp_print_fact(i ? "" : "skips", engine->skip[i].text);
+    for (size_t i = 0; i < engine->namings; i++)
+        tp_print_fact(i ? "" : "names", engine->naming[i]);
     print_rules("plain", engine->plain, engine->plains, &err);
     print_rules("sizes", engine->size, engine->sizes, &err);
     print_rules("families", engine->family, engine->families, &err);

@@ -240,9 +240,9 @@ def refusals(t, work):
     units = manifest.units(good, path)
     layer = "model.layers.0.self_attn."
     parts = manifest.parts_of(layer + "qkv_proj", units, QKV)
-    t.check([p.box[1] for p in parts] == [256, 128, 128], "parts of a merged layer")
+    t.check([p.box[1] for p in parts.values()] == [256, 128, 128], "parts of a merged layer")
     t.check(len(manifest.parts_of(layer + "o_proj", units, QKV)) == 1 and
-            manifest.parts_of("model.layers.0.mlp.gate", units, QKV) == [],
+            manifest.parts_of("model.layers.0.mlp.gate", units, QKV) == {},
             "a layer of one part, and one that is not packed")
     some = {name: p for name, p in units.items() if not name.endswith("0.self_attn.k_proj")}
     t.check("self_attn.k_proj is not packed" in

@@ -3,25 +3,21 @@
 register() is the entry point of the group vllm.general_plugins: every process of vLLM calls it,
 once or more, before it reads a model. Neither torch nor vllm is imported until then.
 
-    manifest, support   what is in the checkpoint, and whether it can be served here: no vllm
-    config              vLLM's quantization config
-    linear, experts     its methods: parameters of the stored shape, filled by copies of tiles
+    manifest, names, support  what is in the checkpoint, what vLLM calls it, and whether it can be
+                              served here: no vllm
+    config, claims            vLLM's quantization config, and that no weight is left out
+    linear, experts           its methods: parameters of the stored shape, filled by copies of tiles
+    tensors, filling          those copies, and what is still to come
     kernels, expert_kernels   vLLM's own kernels, chosen and built
+    refresh                   a kernel of weights that were loaded anew
+    reading, telling          where tensors leave the file, and the lines of the log
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from typing import Any
-
-from .support import STORED, Refused, check_version
+from .support import Refused, check_version
 
 __all__ = ["Refused", "register"]
-
-# The file's stack is P.experts.w13_*; in vLLM's tree of modules it is routed_experts that
-# holds it, under a name that no model takes for one of its own to cut (gpt-oss does w13_weight).
-_STACK = re.compile(r"\.experts\.(w13_|w2_)")
 
 
 def register() -> None:
@@ -36,27 +32,7 @@ def register() -> None:
         return
     check_version(vllm.__version__)
     from .config import TilepackConfig
+    from .reading import watch
 
     register_quantization_config("tilepack")(TilepackConfig)
-    _rename_stacks()
-
-
-def _rename_stacks() -> None:
-    """Renames stacks where tensors leave the file.
-
-    Models that load experts by hand (deepseek_v2 and some twenty others) ask neither the config
-    nor the layer for a name, so that there is no later place.
-    """
-    from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
-
-    get_all_weights = DefaultModelLoader.get_all_weights
-
-    def renamed(self: Any, model_config: Any, model: Any) -> Iterator[tuple[str, Any]]:
-        weights = get_all_weights(self, model_config, model)
-        if model_config.quantization != "tilepack":
-            yield from weights
-            return
-        for name, tensor in weights:
-            yield _STACK.sub(rf".experts.routed_experts.{STORED}\1", name), tensor
-
-    DefaultModelLoader.get_all_weights = renamed
+    watch()

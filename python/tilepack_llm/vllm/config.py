@@ -16,8 +16,10 @@ from vllm.platforms import current_platform
 
 from ..slices import Packed
 from . import manifest
+from .claims import Claims
 from .expert_kernels import experts_method
 from .linear import TilepackLinearMethod
+from .names import as_built, check_family
 from .support import SUPPORTED, Refused, check_device
 
 
@@ -29,6 +31,7 @@ class TilepackConfig(QuantizationConfig):  # type: ignore[misc]
         super().__init__()
         self.formats = formats
         self.packed: dict[str, Packed] = {}
+        self.claims = Claims()
 
     def __repr__(self) -> str:
         return f"TilepackConfig({', '.join(self.formats)}; {len(self.packed)} weights)"
@@ -54,7 +57,7 @@ class TilepackConfig(QuantizationConfig):  # type: ignore[misc]
         return cls(list(config.get("formats", [])))
 
     def maybe_update_config(
-        self, model_name: str, *_: Any, revision: str | None = None, **__: Any
+        self, model_name: str, hf_config: Any = None, revision: str | None = None, **_: Any
     ) -> None:
         """Called where the model's path is known, before anything is allocated."""
         path = os.path.join(model_name, manifest.FILE)
@@ -62,7 +65,11 @@ class TilepackConfig(QuantizationConfig):  # type: ignore[misc]
             from huggingface_hub import hf_hub_download
 
             path = hf_hub_download(model_name, manifest.FILE, revision=revision)
-        self.packed = manifest.read(path)
+        text = hf_config.get_text_config() if hf_config else None
+        types = {getattr(config, "model_type", "") for config in (hf_config, text)}
+        found = manifest.read(path)
+        check_family(found, types)
+        self.packed = as_built(found, types)
         capability = current_platform.get_device_capability()
         for name, weight in self.packed.items():
             check_device(
@@ -73,14 +80,26 @@ class TilepackConfig(QuantizationConfig):  # type: ignore[misc]
             )
 
     def apply_vllm_mapper(self, hf_to_vllm_mapper: Any) -> None:
-        self.packed = hf_to_vllm_mapper.apply_dict(self.packed)
+        """Its patterns are for names of tensors, in which a dot follows a module's."""
+        renamed: dict[str, Packed] = {}
+        for name, weight in self.packed.items():
+            module, colon, part = name.partition(":")
+            mapped = hf_to_vllm_mapper.map_name(f"{module}.")
+            if mapped is not None:
+                renamed[mapped.removesuffix(".") + colon + part] = weight
+        self.packed = renamed
 
     def get_quant_method(self, layer: torch.nn.Module, prefix: str) -> Any:
+        prefix = prefix.removeprefix(".")  # some models begin with no name
         if isinstance(layer, LinearBase):
             parts = manifest.parts_of(prefix, self.packed, self.packed_modules_mapping)
-            return TilepackLinearMethod(parts, prefix) if parts else UnquantizedLinearMethod()
+            self.claims.add(prefix, parts.values())
+            if parts:
+                return TilepackLinearMethod(list(parts.values()), prefix)
+            return UnquantizedLinearMethod()
         if isinstance(layer, RoutedExperts):
             experts = manifest.experts_of(prefix, self.packed)
+            self.claims.add(prefix, experts.values())
             if experts:
                 return experts_method(experts, layer.moe_config, prefix)
             return UnquantizedFusedMoEMethod(layer.moe_config)

@@ -571,6 +571,15 @@ class Mxfp4TritonMoE(Mxfp4MoE):
     backend_names = ("triton",)
     supports_pre_processed_weights = False
 
+    def process_weights_after_loading(self, layer: Any) -> None:
+        """The wrappers of codes are the layer's, and no parameters: loaded anew they stay."""
+        names = ("w13_weight", "w2_weight")
+        made = {name: vars(layer).pop(name) for name in names if name in vars(layer)}
+        super().process_weights_after_loading(layer)
+        for name, codes in made.items():
+            codes.storage.data.copy_(getattr(layer, name).storage.data)
+            setattr(layer, name, codes)
+
     def scales(self, layer: Any) -> dict[str, Any]:
         """vLLM's own function orders tensors that have no storage; the file's becomes theirs."""
         from vllm.model_executor.layers.fused_moe.oracle import mxfp4

@@ -12,10 +12,13 @@ from typing import Any
 
 import torch
 from vllm.model_executor.layers.fused_moe.fused_moe_method_base import FusedMoEMethodBase
+from vllm.model_executor.model_loader.weight_utils import default_weight_loader
 from vllm.model_executor.utils import is_weights_pre_processed
 
 from ..errors import UnsupportedError
 from ..slices import Output, Packed, columns_of_rank, runs
+from .filling import Filling
+from .refresh import refresh
 from .support import STORED, Refused, check_boxes, check_inputs
 from .tensors import (
     Place,
@@ -127,7 +130,7 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
         for name in ("w13_input_scale", "w2_input_scale"):
             layer.register_parameter(name, None)
         layer.weight_block_size = [128, 128]
-        self.todo: set[str] = set()
+        self.filling = Filling(self.prefix)
         for part, packed in self.mine.items():
             for output in self._outputs(packed).values():
                 self._register(layer, part, output)
@@ -169,12 +172,10 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
 
     def _register(self, layer: torch.nn.Module, part: str, output: Output) -> None:
         made = parameter(output)
-        if output.words is not None:
-            made.data.copy_(constant(output))
-        made.weight_loader = self._loader(layer, part, output)
-        name = STORED + _joined(part, output.suffix)
-        layer.register_parameter(name, made)
-        self.todo.add(name)
+        name = _joined(part, output.suffix)
+        made.weight_loader = self._loader(layer, part, name, output)
+        layer.register_parameter(STORED + name, made)
+        self.filling.expect(name, output)
 
     def _load(
         self, layer: torch.nn.Module, weights: Iterable[tuple[str, torch.Tensor]]
@@ -187,15 +188,17 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
                     f"{self.prefix}: vLLM has no parameter for {name}",
                     hint="single experts beside stacks are not served",
                 )
-            found.weight_loader(found, tensor)
+            getattr(found, "weight_loader", default_weight_loader)(found, tensor)
             yield name
 
-    def _loader(self, layer: Any, part: str, output: Output) -> Callable[..., bool]:
+    def _loader(self, layer: Any, part: str, name: str, output: Output) -> Callable[..., bool]:
         packed, mine = self.stored[part], self.mine[part]
 
         def load(param: Any, tensor: torch.Tensor, *_: Any, **__: Any) -> bool:
             stored = self._outputs(packed)[output.suffix]
             check(f"{self.prefix}: {part}", stored, tensor)
+            if not self.filling.takes(name, param):
+                return True
             if output.grid is None and output.words is None:
                 param.data.copy_(tensor)
             elif output.grid is not None:
@@ -212,7 +215,6 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
                         f"{self.prefix}: {part}: {error.message}",
                         hint=f"serve on another number of ranks than {self.moe.tp_size}",
                     ) from None
-            self.todo.discard(STORED + _joined(part, output.suffix))
             return True
 
         return load
@@ -251,29 +253,36 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
     def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
         """No byte moves."""
         if not is_weights_pre_processed():
-            if self.todo:
-                self._check_inputs()
-                raise Refused(
-                    f"{self.prefix}: the checkpoint does not fill "
-                    + ", ".join(name.removeprefix(STORED) for name in sorted(self.todo)),
-                    hint="run `tilepack verify`",
-                )
-            for part, packed in self.mine.items():
-                for suffix in self._outputs(packed):
-                    old = STORED + _joined(part, suffix)
-                    data = self.view(suffix, layer._parameters[old].data, packed.box)
-                    rename(layer, old, _joined(part, self.names.get(suffix, suffix)), data)
-        self.moe_quant_config = self.get_fused_moe_quant_config(layer)
-        self.moe_kernel = self.make_kernel(layer)
+            self._check_inputs()
+            self.filling.check()
+            self.filling.again()
+            self._present(layer)
+        self._make_kernel(layer)
         account.tell()
 
+    def _make_kernel(self, layer: torch.nn.Module) -> None:
+        """Of weights that are loaded anew the first kernel gets the values, and stays."""
+        made, config = vars(self)["moe_kernel"], vars(self)["moe_quant_config"]
+        self.moe_quant_config = self.get_fused_moe_quant_config(layer)
+        self.moe_kernel = self.make_kernel(layer)
+        if made is not None:
+            refresh(made.fused_experts, self.moe_kernel.fused_experts)
+            self.moe_kernel, self.moe_quant_config = made, config
+
+    def _present(self, layer: torch.nn.Module) -> None:
+        """Parameters under the names and in the views of the kernel, and its constants."""
+        for part, packed in self.mine.items():
+            for suffix, output in self._outputs(packed).items():
+                name = _joined(part, suffix)
+                data = layer._parameters[STORED + name].data
+                if output.words is not None:
+                    data.copy_(constant(output))
+                data = self.view(suffix, data, packed.box)
+                rename(layer, STORED + name, _joined(part, self.names.get(suffix, suffix)), data)
+
     def _check_inputs(self) -> None:
-        missing = [
-            suffix
-            for part, packed in self.mine.items()
-            for suffix in packed.inputs
-            if STORED + _joined(part, suffix) in self.todo
-        ]
+        inputs = {_joined(part, one) for part, packed in self.mine.items() for one in packed.inputs}
+        missing = inputs.intersection(self.filling.missing())
         check_inputs(self.prefix, self.stored["w13"].format, not missing)
 
     def make_kernel(self, layer: Any) -> Any:

@@ -279,7 +279,7 @@ def _marlin_ready(layer: Any, kernel: Any) -> None:
     from vllm.model_executor.layers.quantization.utils.marlin_utils import marlin_make_empty
 
     _marlin_bias(layer, kernel)
-    if kernel.w_zp_name is None:
+    if kernel.w_zp_name in (None, "w_zp"):
         kernel.w_zp_name = "w_zp"
         layer.w_zp = marlin_make_empty(layer.weight_packed.device)
     layer.input_global_scale = None

@@ -7,20 +7,48 @@ and the views that vLLM's kernel looks for.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from vllm.model_executor.layers.linear import LinearMethodBase
 from vllm.model_executor.utils import is_weights_pre_processed
 
 from ..errors import UnsupportedError
-from ..slices import Output, Packed, columns_of_rank, rows_of_rank
+from ..slices import Output, Packed, Span, columns_of_rank, rows_of_rank
+from .filling import Filling
 from .kernels import LINEAR, Asked
 from .support import Refused, check_linear
 from .tensors import Place, account, check, check_dtype, copy_tiles, parameter, rename
 
 _SHARDS = {"q": 0, "k": 1, "v": 2}
+
+
+class Rows(NamedTuple):
+    """Rows of a layer on this rank, and of the file's weight that they are."""
+
+    here: Span
+    there: Span
+
+
+def _joined(rows: list[Rows]) -> list[Rows]:
+    """The same with those as one that follow each other here and there: on one rank all."""
+    found: list[Rows] = []
+    for here, there in rows:
+        if found and (found[-1].here[1], found[-1].there[1]) == (here[0], there[0]):
+            found[-1] = Rows((found[-1].here[0], here[1]), (found[-1].there[0], there[1]))
+        else:
+            found.append(Rows(here, there))
+    return found
+
+
+def _count_of(sizes: list[int], ranks: int, rows: int) -> int:
+    """How many of vLLM's parts the rows of a weight are, beginning with the first."""
+    for count in range(1, len(sizes) + 1):
+        if sum(sizes[:count]) * ranks == rows:
+            return count
+    raise UnsupportedError(f"its parts lie merged in the file, in {rows} rows")
 
 
 class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
@@ -55,12 +83,12 @@ class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
         self.kernel = LINEAR[fmt].make(
             Asked(self.prefix, self.mine, (output_size, input_size), params_dtype)
         )
-        self.todo = {}
+        self.filling = Filling(self.prefix)
         for output in outputs.values():
             made = parameter(output)
             made.weight_loader = self._loader(output)
             layer.register_parameter(output.suffix, made)
-            self.todo[output.suffix] = n
+            self.filling.expect(output.suffix, output, n)
 
     def _refuse_unless(self, work: Callable[..., Any], *arguments: Any) -> Any:
         try:
@@ -82,71 +110,66 @@ class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
                     f"{input_size} input features",
                     hint="its config.json must be that of the converted source",
                 )
-        if len(self.parts) > 1:
-            for packed, mine in zip(self.parts, self.sizes):
-                rows_of_rank(packed.box[1], mine, self.rank, self.ranks)
+        self.places = self._places()
+
+    def _places(self) -> list[list[Rows]]:
+        """Of each part where its rows belong. A part that the file has merged is several of
+        vLLM's, one after the other; self.firsts has the first one's number."""
+        self.firsts: list[int] = []
+        places, taken, at = [], 0, 0
+        for packed in self.parts:
+            own = len(self.parts) == len(self.sizes)
+            count = 1 if own else _count_of(self.sizes[taken:], self.ranks, packed.box[1])
+            rows, begin = [], 0
+            for size in self.sizes[taken : taken + count]:
+                whole = packed.box[1] if count == 1 else size * self.ranks
+                first, last = rows_of_rank(whole, size, self.rank, self.ranks)
+                rows.append(Rows((at, at + size), (begin + first, begin + last)))
+                at, begin = at + size, begin + whole
+            self.firsts.append(taken)
+            places.append(_joined(rows))
+            taken += count
+        return places
 
     def _loader(self, output: Output) -> Callable[..., None]:
         def load(param: Any, tensor: torch.Tensor, shard_id: Any = None) -> None:
-            if shard_id is None:
-                self._refuse_unless(self._load_whole, output, param.data, tensor)
-            elif isinstance(shard_id, tuple):
-                raise Refused(f"{self.prefix}: several of its parts lie merged in the file")
-            else:
-                part = _SHARDS.get(shard_id, shard_id)
-                packed = self.parts[part]
-                check(self.prefix, packed.outputs[output.suffix], tensor)
-                self._refuse_unless(
-                    self._load_part, output, param.data, tensor, part, packed, 0, packed.box[1]
-                )
+            part = self._part(shard_id)
+            check(self.prefix, self.parts[part].outputs[output.suffix], tensor)
+            self._refuse_unless(self._load, output, param, tensor, part)
 
         return load
 
-    def _load_whole(self, output: Output, target: torch.Tensor, tensor: torch.Tensor) -> None:
-        """One tensor for all parts: a layer that is not merged, or that is merged in the file."""
-        packed, whole = self.parts[0], self.parts[0].box[1]
-        check(self.prefix, packed.outputs[output.suffix], tensor)
-        sizes = [whole] if len(self.sizes) == 1 else [size * self.ranks for size in self.sizes]
-        if sum(sizes) != whole or len(self.parts) > 1:
-            raise UnsupportedError(f"its parts lie merged in the file, in {whole} rows")
-        begin = 0
-        for part, rows in enumerate(sizes):
-            self._load_part(output, target, tensor, part, packed, begin, rows)
-            begin += rows
+    def _part(self, shard_id: Any) -> int:
+        """The part that vLLM hands over: all, one, or several that the file has merged."""
+        if shard_id is None:
+            if len(self.parts) > 1:
+                raise Refused(f"{self.prefix}: its parts lie merged in the file")
+            return 0
+        first: Any = shard_id[0] if isinstance(shard_id, tuple) else shard_id
+        return bisect_right(self.firsts, _SHARDS.get(first, first)) - 1
 
-    def _load_part(
-        self,
-        output: Output,
-        target: torch.Tensor,
-        tensor: torch.Tensor,
-        part: int,
-        packed: Packed,
-        begin: int,
-        rows: int,
-    ) -> None:
-        """The part that lies in `rows` rows of the file's weight from `begin` on."""
-        mine, at = self.sizes[part], sum(self.sizes[:part])
-        k = self.mine.box[2]
-        if self.mine.per.get(output.suffix) == (0, 0):
-            self._check_same(output, target, tensor)
-        self.todo[output.suffix] -= mine
-        stored = packed.outputs[output.suffix]
-        if output.grid is None:
-            target.copy_(torch.tensor(output.words, dtype=target.dtype).view_as(target))
-            return
-        first, last = rows_of_rank(rows, mine, self.rank, self.ranks)
-        columns = columns_of_rank(packed.box[2], k, self.rank, self.ranks)
-        copy_tiles(
-            target,
-            Place(output, self.mine.box, (at, at + mine), (0, k)),
-            tensor,
-            Place(stored, packed.box, (begin + first, begin + last), columns),
-        )
+    def _load(self, output: Output, param: torch.Tensor, tensor: torch.Tensor, part: int) -> None:
+        packed = self.parts[part]
+        for rows in self.places[part]:
+            if self.mine.per.get(output.suffix) == (0, 0):
+                self._check_same(output, param, tensor)
+            mine = rows.here[1] - rows.here[0]
+            if not self.filling.takes(output.suffix, param, mine) or output.grid is None:
+                continue  # of constants, which the kernel makes itself, none is kept
+            k = self.mine.box[2]
+            columns = columns_of_rank(packed.box[2], k, self.rank, self.ranks)
+            copy_tiles(
+                param.data,
+                Place(output, self.mine.box, rows.here, (0, k)),
+                tensor,
+                Place(packed.outputs[output.suffix], packed.box, rows.there, columns),
+            )
 
-    def _check_same(self, output: Output, target: torch.Tensor, tensor: torch.Tensor) -> None:
+    def _check_same(self, output: Output, param: torch.Tensor, tensor: torch.Tensor) -> None:
         """The kernel takes one number for all parts: a later one must have that of the first."""
-        begun = self.todo[output.suffix] != sum(self.sizes)
-        if begun and not torch.equal(target, tensor.to(target.device)):
+        if param.is_meta or not self.filling.begun(output.suffix):
+            return
+        if not torch.equal(param, tensor.to(param.device)):
             raise Refused(
                 f"{self.prefix}: its parts have other numbers in {output.suffix}, and vLLM holds "
                 "them as one",
@@ -157,12 +180,8 @@ class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
         """No byte moves."""
         if is_weights_pre_processed():
             return
-        left = [suffix for suffix, rows in self.todo.items() if rows]
-        if left:
-            raise Refused(
-                f"{self.prefix}: the checkpoint does not fill {', '.join(left)}",
-                hint="run `tilepack verify`",
-            )
+        self.filling.check()
+        self.filling.again()
         support = LINEAR[self.parts[0].format]
         for suffix, output in self.mine.outputs.items():
             if output.grid is None:

@@ -20,6 +20,12 @@ FILE = "tilepack.json"
 _HOW_FOUND = ("search", "signed", "importance")
 
 
+_USUAL = {
+    "qkv_proj": ["q_proj", "k_proj", "v_proj"],
+    "gate_up_proj": ["gate_proj", "up_proj"],
+}
+
+
 def name_of(prefix: str) -> str:
     """The name of a unit: its module, and for a stack ":w13" or ":w2" behind that of its experts.
 
@@ -132,16 +138,20 @@ def read(path: str) -> dict[str, Packed]:
 
 def parts_of(
     prefix: str, packed: Mapping[str, Packed], merged: Mapping[str, Sequence[str]]
-) -> list[Packed]:
+) -> dict[str, Packed]:
     """The weights that a linear layer consists of: its own, or those merged into it; or none.
 
-    merged  {"qkv_proj": ["q_proj", "k_proj", "v_proj"], ...}: vLLM's packed_modules_mapping
+    merged  {"qkv_proj": ["q_proj", "k_proj", "v_proj"], ...}: vLLM's packed_modules_mapping,
+            which some models lack, or have for their text and not for their images
     """
     if prefix in packed:
-        return [packed[prefix]]
-    head, dot, last = prefix.rpartition(".")
-    names = [f"{head}{dot}{part}" for part in merged.get(last, ())]
-    found = {name: packed[name] for name in names if name in packed}
+        return {prefix: packed[prefix]}
+    names: list[str] = []
+    found: dict[str, Packed] = {}
+    for end, parts in (*merged.items(), *_USUAL.items()):
+        if not found and (prefix == end or prefix.endswith("." + end)):
+            names = [prefix[: len(prefix) - len(end)] + part for part in parts]
+            found = {name: packed[name] for name in names if name in packed}
     if found and len(found) != len(names):
         missing = ", ".join(name for name in names if name not in found)
         raise Refused(
@@ -154,7 +164,7 @@ def parts_of(
             "them as one",
             hint="convert them to one format",
         )
-    return list(found.values())
+    return found
 
 
 def experts_of(prefix: str, packed: Mapping[str, Packed]) -> dict[str, Packed]:

@@ -22,32 +22,39 @@ from .support import Refused
 logger = init_logger("vllm.tilepack")  # below the logger that vLLM sets up
 
 
+_PIECE = 256 << 20  # bytes of experts that are on the device twice at a time
+
+
 @dataclass
 class Account:
-    """Bytes copied into parameters by this process, and the seconds of it."""
+    """Bytes copied into parameters by this process, and the seconds of it.
+
+    reading  tensors are still coming in
+    """
 
     copied: int = 0
     seconds: float = 0.0
-    told: int = 0
+    reading: bool = False
 
     def tell(self) -> None:
-        """One line for what was copied since the last one."""
-        if self.copied > self.told:
+        """One line for what was copied since the last one, when all is."""
+        if self.copied and not self.reading:
             logger.info(
-                "tilepack: %d bytes copied into parameters in %.2f s, nothing is processed",
-                self.copied - self.told,
+                "tilepack: %.2f GB copied into parameters in %.2f s, %.2f GB/s, nothing is "
+                "processed",
+                self.copied / 1e9,
                 self.seconds,
+                self.copied / 1e9 / max(self.seconds, 1e-9),
             )
-            self.told, self.seconds = self.copied, 0.0
+            self.copied, self.seconds = 0, 0.0
 
 
 account = Account()
 
 
 def parameter(output: Output) -> torch.nn.Parameter:
-    """Of the stored shape, all padding: what no part fills is what the file has there."""
+    """Of the stored shape."""
     data = torch.empty(output.shape, dtype=torch_dtype(output.dtype))
-    data.view(-1).view(torch.uint8).fill_(output.fill)
     return torch.nn.Parameter(data, requires_grad=False)
 
 
@@ -125,10 +132,22 @@ def copy_tiles(
     begin = time.monotonic()
     into, out = to.view(target), of.view(source)
     for slot, first, count in experts or [(0, 0, out.shape[0])]:
-        part = into[slot : slot + count]
-        part.copy_(out[first : first + count])
-        account.copied += part.numel()
+        step = max(1, _PIECE // max(out.stride(0), 1))
+        for at in range(0, count, step):
+            part = into[slot + at : slot + min(at + step, count)]
+            part.copy_(_there(out[first + at : first + at + part.shape[0]], part.device))
+            account.copied += part.numel()
     account.seconds += time.monotonic() - begin
+
+
+def _there(view: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """The view on a device. What lies between its first and its last byte travels as it lies:
+    torch would put the tiles of a view side by side on the host first, with all its threads."""
+    if view.device == device or not view.numel():
+        return view
+    size = 1 + sum((n - 1) * step for n, step in zip(view.shape, view.stride()))
+    between = torch.as_strided(view, (size,), (1,))
+    return torch.as_strided(between.to(device), view.shape, view.stride(), 0)
 
 
 def rename(layer: torch.nn.Module, old: str, new: str, data: torch.Tensor) -> None:

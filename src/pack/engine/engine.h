@@ -114,6 +114,8 @@ struct tp_engine {
     unsigned alike;      /* enum tp_alike, as bits: what it takes in one format, or none of it */
     struct tp_module_pattern *skip; /* what it does not load at all */
     size_t skips;
+    const char **naming; /* "TYPE TEXT TEXT": what files of such models say, and what it says */
+    size_t namings;
     struct tp_engine_row *row;
     size_t rows;
     struct tp_engine_rule *plain, *size, *family;

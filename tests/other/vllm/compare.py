@@ -2,8 +2,8 @@
 
     compare.py NAME:STOCK:PLUGIN:OPERAND,...:LAYER,... ...
 
-Every operand must have the same dtype, shape, strides and bytes, but for these operands in layers
-whose name ends so. Prints `ok` or `not ok` with the numbers for each pair.
+Every operand must have the same dtype, shape, strides and bytes, but for these operands, without any
+for all of them, in layers whose name ends so. Prints `ok` or `not ok` with the numbers for each pair.
 """
 import sys
 
@@ -36,7 +36,7 @@ def compare(stock, plugin, operands, layers):
     count = size = 0
     for layer in sorted(set(a) & set(b)):
         for key in sorted(set(a[layer]) | set(b[layer])):
-            if key in skipped and layer.endswith(of_layers):
+            if (not skipped or key in skipped) and layer.endswith(of_layers):
                 continue
             x, y = a[layer].get(key), b[layer].get(key)
             why = difference(x, y)

@@ -4,7 +4,8 @@ every operand that a kernel would get.
     load.py DRIVER CAPABILITY RANKS RANK PORT OUT NAME=DIR[,KEY=VALUE]...
 
 KEY=VALUE are further arguments of the engine, or strict=no: vLLM itself does not look whether all
-parameters were loaded, as it does not by default for quantized models. Writes OUT/NAME.RANK.pt:
+parameters were loaded, as it does not by default for quantized models; or reload=N: the weights are
+forgotten and loaded anew so many times. Writes OUT/NAME.RANK.pt:
 {layer: {operand: tensor}}, and prints a line of JSON for each: calls of operators, bytes in new
 storage after processing, or the error.
 """
@@ -25,11 +26,11 @@ def engine(path, ranks, options, strict=True):
     stages = options.get("pipeline_parallel_size", 1)
     return EngineArgs(
         model=path, skip_tokenizer_init=True, enforce_eager=True, max_model_len=64,
-        load_format="safetensors", tensor_parallel_size=ranks // stages,
+        tensor_parallel_size=ranks // stages,
         disable_custom_all_reduce=True,
         model_loader_extra_config={"enable_weights_track": True} if strict else {},
         distributed_executor_backend="mp" if ranks > 1 else None,
-        **{"attention_backend": "TRITON_ATTN", **options}).create_engine_config()
+        **{"attention_backend": "TRITON_ATTN", "load_format": "safetensors", **options}).create_engine_config()
 
 
 def build(config, ranks, rank, port):
@@ -72,6 +73,54 @@ def load(config, model):
     return sum(p.numel() * p.element_size() for name, p in [*model.named_parameters(), *codes]
                if p.numel() and p.data_ptr() not in before
                and not any(made in name for made in (".W_U", ".g1_scale_c")))
+
+
+def tensors_of(thing, depth=3):
+    """What an object of vLLM's kernels holds, and what is inside of that."""
+    import torch
+
+    for value in vars(thing).values() if hasattr(thing, "__dict__") else ():
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif depth and "fused_moe" in type(value).__module__ or is_wrapped(value):
+            yield from tensors_of(value.storage if is_wrapped(value) else value, depth - 1)
+
+
+def addresses(model):
+    """{tensor's name: address} of everything that CUDA graphs would have recorded."""
+    found = {name: p for name, p in model.named_parameters() if p.numel()}
+    for name, module in model.named_modules():
+        kernel = getattr(getattr(module, "quant_method", None), "moe_kernel", None)
+        for i, tensor in enumerate(tensors_of(kernel.fused_experts) if kernel else ()):
+            found[f"{name} {i}"] = tensor
+        for key, value in vars(module).items():
+            if is_wrapped(value):
+                found[f"{name}.{key}"] = value.storage.data
+    return {name: tensor for name, tensor in found.items() if tensor.numel()}
+
+
+def reload(config, model, times):
+    """As a running server does it after sleep level 2, which keeps addresses and buffers only.
+    Bytes of parameters, and of what kernels hold, that have another address."""
+    import torch
+    from vllm.config import set_current_vllm_config
+    from vllm.model_executor.model_loader.reload import inplace
+
+    buffers = {b.untyped_storage().data_ptr() for b in model.buffers()}
+    moved = 0
+    for _ in range(times):
+        before = addresses(model)
+        for tensor in before.values():
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in buffers:
+                torch.empty(0, dtype=torch.uint8).set_(storage).fill_(0xA5)
+        with set_current_vllm_config(config):
+            inplace.reload_weights(config, model, None, None, True)
+        after = addresses(model)
+        moved += sum(after[name].nbytes if name in after else before[name].nbytes
+                     for name in before
+                     if name not in after or after[name].data_ptr() != before[name].data_ptr())
+    return moved
 
 
 EXPERTS = ("w1_scale", "w2_scale", "g1_alphas", "g2_alphas", "b_strides1", "b_strides2",
@@ -152,9 +201,11 @@ def one(path, options, capability, ranks, rank, port, out):
     import torch
 
     pretend.calls.clear()
+    times = int(options.pop("reload", 0))
     config = engine(path, ranks, options, options.pop("strict", "yes") == "yes")
     model = build(config, ranks, rank, port)
     moved = load(config, model)
+    moved += reload(config, model, times)
     found = {}
     for name, module in model.named_modules():
         values = operands(module, getattr(module, "quant_method", None), capability, name)

@@ -1,0 +1,51 @@
+"""The lines of the log that say what runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import torch
+from vllm.model_executor.layers.quantization.input_quant_fp8 import QuantFP8
+
+from ..slices import Packed
+from .experts import TilepackMoEMethod
+from .linear import TilepackLinearMethod
+from .tensors import logger
+
+
+def _found(model: torch.nn.Module) -> dict[str, Counter[tuple[str, str]]]:
+    """{what: {(format, kernel): layers}}."""
+    found: dict[str, Counter[tuple[str, str]]] = {"linear layers": Counter(), "experts": Counter()}
+    for layer in model.modules():
+        method: Any = getattr(layer, "quant_method", None)
+        if isinstance(method, TilepackLinearMethod):
+            found["linear layers"][method.mine.format, type(method.kernel).__name__] += 1
+        elif isinstance(method, TilepackMoEMethod):
+            kernel = method.experts_cls.__name__
+            found["experts"][method.stored["w13"].format, kernel] += 1
+    return found
+
+
+def _weights(model: torch.nn.Module) -> list[Packed]:
+    methods = [getattr(layer, "quant_method", None) for layer in model.modules()]
+    linear = [one.mine for one in methods if isinstance(one, TilepackLinearMethod)]
+    return linear + [one.stored["w13"] for one in methods if isinstance(one, TilepackMoEMethod)]
+
+
+def tell_kernels(model: torch.nn.Module) -> None:
+    """A line for linear layers, one for experts, and one where stock vLLM has other scales."""
+    for what, kernels in _found(model).items():
+        if kernels:
+            rows = [f"{fmt} by {kernel} ({n})" for (fmt, kernel), n in sorted(kernels.items())]
+            logger.info("tilepack: %s: %s", what, ", ".join(rows))
+    as_compiled = any(
+        weight.format == "w4a8-cutlass" and weight.parameters.get("scale", "gpu") == "gpu"
+        for weight in _weights(model)
+    )
+    if as_compiled and QuantFP8.enabled():
+        logger.info(
+            "tilepack: with enforce_eager, or custom_ops all, stock vLLM rounds the scales of W4A8 "
+            "otherwise than when it compiles, and this checkpoint has those of the latter; "
+            "`tilepack convert --set scale=div` makes those of this mode"
+        )

@@ -1,0 +1,88 @@
+#!/bin/sh
+# How vLLM 0.33 itself loads packed checkpoints through the plugin, on a machine without a GPU as in
+# vllm.sh: models whose layers it names, merges or divides in ways of its own give the operands of
+# stock vLLM, or are refused before a byte is read; weights that are loaded again in a running server
+# are those of the first time, at the same addresses; dummy weights; what the log says. Not a part of
+# `make test`.
+#
+# Environment: BUILD, TILEPACK; VLLM_PYTHON, a Python that has vLLM 0.33 (made when missing).
+set -u
+# shellcheck source=tests/lib/preamble.sh
+. "${TESTS:-$(cd "$(dirname "$0")/.." && pwd)}/lib/preamble.sh"
+root=$(dirname "$TESTS")
+# shellcheck source=tests/other/vllm/lib.sh
+. "$root/tests/other/vllm/lib.sh"
+
+# Models as transformers saves them. What Marlin has plain, layers of four rows, is so in both.
+"$VLLM_PYTHON" "$here/families.py" "$work" minimax_m2 granitemoehybrid laguna stablelm gptj bert \
+    whisper minicpm3 glm4v qwen3_5 falcon_h1 2>"$work/err" || bad 'families.py'
+families='minimax_m2 granitemoehybrid laguna stablelm gptj bert whisper minicpm3 glm4v qwen3_5'
+four=''
+for model in $families; do
+    convert "$model" "$model-ct" --to w4a16-ct --set group=64 --exclude 'g_proj|in_proj_[ab][.]'
+    convert "$model" "$model-p" --to w4a16-marlin --set group=64
+    four="$four s-$model=$work/$model-ct,strict=no p-$model=$work/$model-p,strict=no"
+done
+convert falcon_h1 falcon_h1-p --to w4a16-marlin --set group=64
+
+for model in llama mixtral; do
+    "$PYTHON" "$root/samples/gen_checkpoint.py" "$work/$model" --preset "tiny-$model" --quiet
+    convert $model $model-w4a8-ct --to w4a8-ct
+    convert $model $model-w4a8 --to w4a8-cutlass --set scale=cpu # as torch does it here
+done
+convert mixtral mixtral-gpu --to w4a8-cutlass
+convert mixtral mixtral-awq --to awq --set zeros=stored --set scales=bf16 --set group=64
+"$PYTHON" "$here/checkpoints.py" asymmetric "$work/mixtral-awq"
+convert mixtral-awq mixtral-zeros --to w4a16-marlin --set group=64
+"$PYTHON" "$here/checkpoints.py" gptoss "$work/oss" 320 192
+convert oss oss-triton --to mxfp4-triton-hopper
+convert mixtral mixtral-calibrated --to nvfp4-ct --include experts
+"$PYTHON" "$here/checkpoints.py" calibrated "$work/mixtral-calibrated"
+convert mixtral-calibrated mixtral-trtllm --to nvfp4-trtllm
+convert llama llama-fp8 --to fp8-deepseek
+convert llama-fp8 llama-deepgemm --to fp8-deepgemm-sm100 --requantize
+# A weight under a name that no layer of vLLM has.
+cp -r "$work/llama-w4a8" "$work/astray"
+sed -i 's/model[.]layers[.]1[.]mlp[.]down_proj/model.layers.1.mlp.down_other/' \
+    "$work/astray/tilepack.json"
+
+# Models with experts come first: vLLM makes the groups of ranks for them with the first one.
+# shellcheck disable=SC2086 # words
+load 80 1 zs="$work/mixtral-awq" zr="$work/mixtral-zeros,reload=2" $four \
+    falcon_h1="$work/falcon_h1-p,strict=no"
+equal zs zr 0
+for model in $families; do
+    plain=''
+    [ "$model" != minicpm3 ] || plain=q_a_proj,kv_a_proj_with_mqa # stock cannot load it so
+    equal "s-$model" "p-$model" 0 '' $plain
+done
+refused falcon_h1 'vLLM does not load it packed: it numbers the layers of this model .*; convert'
+
+dummy=load_format=dummy,strict=no
+export VLLM_LOGGING_LEVEL=INFO
+load 90 1 xs="$work/mixtral-w4a8-ct" xr="$work/mixtral-w4a8,reload=3" gpu="$work/mixtral-gpu" \
+    ws="$work/llama-w4a8-ct" wr="$work/llama-w4a8,reload=2" \
+    os="$work/oss" or="$work/oss-triton,reload=2" \
+    dense="$work/llama-w4a8,$dummy" moe="$work/mixtral-w4a8,$dummy" astray="$work/astray"
+export VLLM_LOGGING_LEVEL=WARNING
+equal xs xr 0
+equal ws wr 0
+equal os or 0
+result dense '.ok and .moved == 0'
+result moe '.ok and .moved == 0'
+refused astray 'mlp.down_other: it is packed, and vLLM builds no layer for it: .*; convert'
+said() { # how many times, pattern
+    found=$(grep -c "tilepack: $2" "$work/said")
+    if [ "$found" -eq "$1" ]; then ok "the log: $2"; else bad "the log: $found times: $2"; fi
+}
+said 3 'linear layers: w4a8-cutlass by CutlassW4A8LinearKernel (8)$' # wr has it each time
+said 5 'experts: w4a8-cutlass by CutlassExpertsW4A8Fp8 (2)$'
+said 1 'with enforce_eager, or custom_ops all, stock vLLM rounds .*--set scale=div'
+said 11 '[0-9.]* GB copied into parameters in [0-9.]* s, [0-9.]* GB/s, nothing is processed$'
+
+load 100 1 ns="$work/mixtral-calibrated,moe_backend=flashinfer_trtllm" \
+    nr="$work/mixtral-trtllm,reload=2" ds="$work/llama-fp8" dr="$work/llama-deepgemm,reload=2"
+equal ns nr 0
+equal ds dr 0
+compared
+finish
