@@ -348,5 +348,6 @@ int tp_cmd_formats(const struct tp_options *o)
         return print_json(format, name);
     if (format)
         return print_one(format);
-    return name || o->all ? print_list(name) : print_groups();
+    bool any = o->all || o->format_file.count; /* nothing may read a format of the user's */
+    return name || any ? print_list(name) : print_groups();
 }
