@@ -187,7 +187,8 @@ static int print_json(const struct tp_suggest_report *report)
     tp_json_open(&w);
     tp_write(&w, tp_str("source", report->source), tp_str("form", found->form),
              tp_num("bytes", found->bytes), tp_num("bytes_per_gpu", found->rank_bytes),
-             tp_str("engine", wish->engine->name), tp_str("version", wish->engine->version));
+             tp_str("engine", wish->engine->name),
+             tp_str("engine_version", wish->engine->version));
     tp_object(&w, "gpu", tp_str("name", wish->chip->name), tp_num("memory", found->memory),
               tp_num("for_weights", found->room), tp_num("count", wish->gpus),
               tp_if(wish->chip->which, tp_str("taken_as", wish->chip->which)));

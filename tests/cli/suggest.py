@@ -105,7 +105,8 @@ def gpus(work):
     tally.check("80 GB" in run(path, "a100")["gpu"]["taken_as"], "a100 is that of 80 GB")
     for name, words in (("mi300x", "AMD are not covered"), ("AMD Instinct MI300X", "AMD are not covered"),
                         ("h101", "there is no such GPU"), ("sm90", "there is no such GPU"),
-                        ("NVIDIA GeForce RTX 5090 Laptop GPU", "there is no such GPU")):
+                        ("NVIDIA GeForce RTX 5090 Laptop GPU", "there is no such GPU"),
+                        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "there is no such GPU")):
         done = tool.run("suggest", path, "--gpu", name, check=False)
         tally.check(done.returncode == 2 and words in done.stderr, f"{name}: {done.stderr}")
     if not os.path.exists("/proc/driver/nvidia/gpus"):
@@ -135,12 +136,25 @@ def measured(work):
     tally.check(again[0]["source"] == "as it is" and again[0]["convert"] is None, "made: as it is")
 
 
+def others(work):
+    """Another server's words, and a source whose codes another format takes over."""
+    experts = giants.make(work.path, "Qwen3-30B-A3B")
+    found = run(experts, "h100", 8, "--no-sample", "--engine", "sglang")
+    tally.check(found["suggestions"][0]["serve"][-4:] == ["--tp-size", "8", "--ep-size", "8"],
+                "SGLang: experts of 768 are whole on 8 GPUs")
+    tally.check(found["version"] == 1 and found["engine_version"] == "0.5", "versions of two things")
+    tool.run("convert", work.at("tiny"), "-o", work.at("int8"), "--to", "int8-ct", "-q")
+    first = run(work.at("int8"), "b200")["suggestions"][0]
+    tally.check((first["format"], first["source"]) == ("w8a16-ct", "exact"), f"int8 on Blackwell: {first}")
+
+
 def main():
     with tool.Workdir() as work:
         subprocess.run([sys.executable, os.path.join(ROOT, "samples", "gen_checkpoint.py"), work.at("tiny"),
                         "--preset", "tiny-mixtral", "--quiet"], check=True)
         measured(work)
         gpus(work)
+        others(work)
         no_int8_first(work)
         golden(work)
     return tally.finish()

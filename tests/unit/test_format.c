@@ -371,7 +371,8 @@ static void products_are_chips(void **state)
         assert_string_equal(chip->name, pairs[i].name);
     }
     static const char *const none[] = {"", "h", "h100x", "NVIDIA", "h100 ", "xh100",
-                                       "NVIDIA GeForce RTX 5090 Laptop GPU"};
+                                       "NVIDIA GeForce RTX 5090 Laptop GPU",
+                                       "NVIDIA H100 80GB HBM3 MIG 1g.10gb"};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++)
         assert_null(tp_chip_find(none[i]));
     assert_true(tp_chip_is_amd("MI300X") && !tp_chip_is_amd("h100"));

@@ -78,7 +78,8 @@ const struct tp_chip *tp_chip_find(const char *text)
 {
     const struct tp_chip *best = NULL;
     unsigned most = 0;
-    if (strlen(text) == 0 || is_gap(text[strlen(text) - 1]) || has_word(text, "laptop", 6))
+    if (strlen(text) == 0 || is_gap(text[strlen(text) - 1]) || has_word(text, "laptop", 6) ||
+        has_word(text, "mig", 3)) /* a part of one, with a part of its memory */
         return NULL;
     for (size_t i = 0; i < sizeof chips / sizeof *chips; i++) {
         unsigned words = words_in(text, chips[i].name);

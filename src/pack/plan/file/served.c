@@ -447,7 +447,7 @@ size_t tp_served_command(const struct tp_reader *reader, const char *output,
         word[count++] = strcmp(engine->parallel[i], "N") == 0 ? number : engine->parallel[i];
     for (size_t i = 0; i < engine->wholes && wish->ranks > 1 && wish->whole_experts && count < 18;
          i++)
-        word[count++] = engine->whole[i];
+        word[count++] = strcmp(engine->whole[i], "N") == 0 ? number : engine->whole[i];
     for (size_t r = 0; r < reader->rows; r++)
         for (size_t i = 0; i < reader->row[r]->behinds && count < TP_MAX_COMMAND; i++)
             word[count++] = reader->row[r]->behind[i];
