@@ -4,6 +4,7 @@
 #include "cli/exact_report.h"
 #include "cli/human.h"
 #include "cli/left_plain.h"
+#include "cli/lost_report.h"
 #include "cli/measures.h"
 #include "cli/outcome.h"
 #include "cli/plan_kept.h"
@@ -13,7 +14,6 @@
 #include "cli/search_report.h"
 #include "cli/served_report.h"
 #include "cli/session.h"
-#include "pack/check/estimate_card.h"
 #include "pack/commit/commit.h"
 #include "pack/os/clock.h"
 #include "pack/os/os.h"
@@ -183,7 +183,7 @@ static enum tp_code carry_out(const struct tp_options *o, const struct tp_plan *
                               struct tp_err *err)
 {
     struct tp_convert_options options = {.discard = o->discard, .resumed = say_resumed,
-                                         .errors = tp_estimate_card};
+                                         .errors = tp_lost_estimate};
     if (tp_outcome_wanted(o, &options.if_exists, err))
         return err->code;
     if (output)

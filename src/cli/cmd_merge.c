@@ -1,10 +1,10 @@
 /* `tilepack merge`: the parts of a conversion become one output. */
 #include "cli/cmd.h"
 #include "cli/human.h"
+#include "cli/lost_report.h"
 #include "cli/outcome.h"
 #include "cli/report.h"
 #include "cli/session.h"
-#include "pack/check/estimate_card.h"
 #include "pack/commit/parts.h"
 #include "pack/os/os.h"
 
@@ -64,7 +64,7 @@ static enum tp_code merge(const struct tp_options *o, const struct tp_parts *par
                           struct tp_err *err)
 {
     struct tp_convert_options options = {
-        .errors = tp_estimate_card,
+        .errors = tp_lost_estimate,
         .run = {.jobs = o->jobs, .memory = o->max_memory, .stop = tp_catch_signals()}};
     struct tp_request request;
     struct tp_source source;
