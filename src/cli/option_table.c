@@ -441,8 +441,8 @@ const struct tp_option tp_option_rows[] = {
     {.name = "gpus", .value = "N", .kind = TP_OPT_UNSIGNED, .commands = MAKES, .field = FIELD(gpus),
      .min = 1, .max = 1024,
      .help = "it has to be served on so many GPUs that divide each layer (tensor parallel)",
-     .more = "Each has its part of the rows or columns, which has to suit the kernels, too; else "
-             "nothing is written (exit status 4)."},
+     .more = "Each has its part of the rows or columns, which has to suit the kernels, too, and as "
+             "many heads of attention as the others; else nothing is written (exit status 4)."},
     {.name = "expert-parallel", .kind = TP_OPT_FLAG, .commands = MAKES,
      .field = FIELD(expert_parallel),
      .help = "with --gpus: experts are divided by their number, and each is whole"},

@@ -260,10 +260,36 @@ def conditions(work):
                             ("fp8-dynamic-ct", 8, True), ("w4a8-ct", 4, False)):
         done = tool.run("plan", big, "--to", fmt, "--gpus", gpus, check=False)
         tally.check((done.returncode == 0) == good, f"{fmt} of 768 on {gpus} GPUs: {done.stderr}")
+    heads(work)
     tally.check(tool.run("plan", llama, "--to", "fp8-1x128", "--strict", check=False).returncode == 0,
                 "--strict alone asks for no server")
     tally.check(tool.run("plan", llama, "--to", "fp8-1x128", "--engine", "deepgemm").returncode == 0,
                 "kernels can be asked for")
+
+
+def heads(work):
+    """Ranks divide the heads of attention, whatever its weights are; that is said of the model, once."""
+    def attention(of, kv):
+        shapes = layers(("self_attn.q_proj", (128 * of, 256)), ("self_attn.k_proj", (128 * kv, 256)),
+                        ("self_attn.v_proj", (128 * kv, 256)), ("self_attn.o_proj", (256, 128 * of)),
+                        ("mlp.gate_proj", (3072, 256)), ("mlp.up_proj", (3072, 256)), ("mlp.down_proj", (256, 3072)))
+        return make(work, f"heads-{of}-{kv}", {"model_type": "llama", "num_attention_heads": of,
+                                               "num_key_value_heads": kv}, shapes)
+    plain = ("--exclude", "self_attn")
+    for of, kv, options, gpus, kind in (
+            (28, 4, ("fp8-dynamic-ct", "--engine", "vllm", "--gpu", "l4"), 8, "28 attention"),
+            (28, 4, ("fp8-dynamic-ct", *plain), 8, "28 attention"), (28, 4, ("fp8-dynamic-ct",), 3, "28 attention"),
+            (28, 4, ("fp8-deepseek", "--engine", "sglang"), 8, "28 attention"),
+            (28, 4, ("fp8-dynamic-ct",), 4, None), (28, 4, ("fp8-dynamic-ct", *plain), 4, None),
+            (28, 4, ("fp8-dynamic-ct", *plain, "--expert-parallel"), 8, "28 attention"),
+            (12, 6, ("fp8-dynamic-ct",), 4, "6 key-value"), (12, 6, ("fp8-dynamic-ct",), 6, None),
+            (12, 6, ("fp8-dynamic-ct",), 12, None), (12, 6, ("fp8-dynamic-ct",), 24, "12 attention"),
+            (28, 4, ("fp8-deepseek", "--engine", "trtllm"), 8, "28 attention"),
+            (28, 4, ("fp8-1x128", "--engine", "deepgemm"), 8, None)):
+        done = tool.run("plan", attention(of, kv), "--to", *options, "--gpus", gpus, check=False)
+        says = f"its {kind} heads cannot be divided among {gpus} ranks"
+        tally.check((done.returncode == 4 and says in done.stderr) if kind else done.returncode == 0,
+                    f"{of} and {kv} heads, {options} on {gpus}: {done.stderr}")
 
 
 def undescribed(work):

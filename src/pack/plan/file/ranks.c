@@ -23,6 +23,12 @@ uint64_t tp_rank_parts(const struct tp_model_facts *facts, const char *name, enu
     return repeats ? facts->kv_heads : wish->ranks;
 }
 
+bool tp_ranks_have_heads(const struct tp_model_facts *facts, unsigned ranks)
+{
+    return ranks < 2 || (facts->heads % ranks == 0 &&
+                         (facts->kv_heads % ranks == 0 || ranks % facts->kv_heads == 0));
+}
+
 static uint64_t rank_bytes(const struct tp_plan *plan, const struct tp_wish *wish,
                            const char *name, int rank, uint64_t bytes)
 {

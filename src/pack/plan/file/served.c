@@ -6,6 +6,7 @@
  */
 #include "pack/plan/file/served.h"
 
+#include "base/num.h"
 #include "base/suffix.h"
 #include "pack/model/model_names.h"
 #include "pack/os/os.h"
@@ -316,6 +317,22 @@ static const char *undescribed(const struct tp_plan *plan)
                               "or sizes than those of the models that are" : NULL;
 }
 
+/* The reason that is of the model, if there is one. */
+static enum tp_code find_why(const struct tp_plan *plan, unsigned ranks, char **why,
+                             struct tp_err *err)
+{
+    const struct tp_model_facts *facts = &plan->weights->facts;
+    const char *says = undescribed(plan);
+    if (!says && tp_ranks_have_heads(facts, ranks))
+        return TP_OK;
+    bool all = facts->heads % tp_max_u64(ranks, 1);
+    *why = says ? tp_os_format(err, "%s", says)
+                : tp_os_format(err, "its %llu %s heads cannot be divided among %u ranks",
+                               (unsigned long long)(all ? facts->heads : facts->kv_heads),
+                               all ? "attention" : "key-value", ranks);
+    return *why ? TP_OK : TP_E_MEMORY;
+}
+
 static int in_order(const void *left, const void *right)
 {
     const struct tp_reader *a = left, *b = right;
@@ -345,8 +362,9 @@ enum tp_code tp_plan_served(const struct tp_plan *plan, const struct tp_wish *wi
     enum tp_code code = tp_engines_check(err);
     const struct tp_engine *const *all = tp_engines(&count);
     served->sm = wish->sm;
-    served->why = undescribed(plan);
     served->written = writes(plan);
+    if (code == TP_OK)
+        code = find_why(plan, wish->ranks, &served->why, err);
     if (code || !(served->reader = tp_os_zalloc(count + 1, sizeof *served->reader, err)))
         return code ? code : TP_E_MEMORY;
     for (size_t e = 0; e < count && served->written && code == TP_OK; e++) {
@@ -376,6 +394,7 @@ void tp_served_close(struct tp_served *served)
         tp_text_free(&served->reader[i].why);
     }
     free(served->reader);
+    free(served->why);
     *served = (struct tp_served){0};
 }
 
@@ -386,7 +405,7 @@ const struct tp_reader *tp_served_refusal(const struct tp_served *served,
         const struct tp_reader *reader = &served->reader[i];
         bool meant = wish->engine ? reader->engine == wish->engine
                                   : reader->engine->kind == TP_ENGINE_SERVER;
-        if (meant && !reader->gpus)
+        if (meant && !reader->gpus && (!served->why || reader->engine->kind == TP_ENGINE_KERNELS))
             return reader;
     }
     return NULL;

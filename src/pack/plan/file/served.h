@@ -28,7 +28,8 @@ struct tp_served {
     const struct tp_reader *server; /* of the readers, that which it is to be served with: the one
                                        asked for, else the first server of which that was run; or
                                        NULL */
-    const char *why;                /* why no server finds out what it is, or NULL */
+    char *why;                      /* of the model, not of a weight: why no server finds out what
+                                       it is, or serves it on so many ranks; or NULL */
     bool written;                   /* formats of engines are written: there is something to say */
     unsigned sm;                    /* of the wish */
 };
@@ -39,7 +40,7 @@ enum tp_code tp_plan_served(const struct tp_plan *plan, const struct tp_wish *wi
 void tp_served_close(struct tp_served *served); /* legal on {0} and twice */
 
 /* The server that does not read it, or the wished engine if it does not, whose reason is the
- * verdict; NULL where there is a server, or no such. */
+ * verdict; NULL where there is a server, or no such, or the reason is one of the model. */
 const struct tp_reader *tp_served_refusal(const struct tp_served *served,
                                           const struct tp_wish *wish);
 /* Why no server takes it, or not the wished engine: one sentence, without its full stop, into the
