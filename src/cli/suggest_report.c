@@ -186,7 +186,8 @@ static int print_json(const struct tp_suggest_report *report)
     struct tp_writer w;
     tp_json_open(&w);
     tp_write(&w, tp_str("source", report->source), tp_str("form", found->form),
-             tp_num("bytes", found->bytes), tp_num("bytes_per_gpu", found->rank_bytes),
+             tp_num("bytes", found->bytes),
+             tp_if(found->rank_bytes, tp_num("bytes_per_gpu", found->rank_bytes)),
              tp_str("engine", wish->engine->name),
              tp_str("engine_version", wish->engine->version));
     tp_object(&w, "gpu", tp_str("name", wish->chip->name), tp_num("memory", found->memory),
@@ -212,8 +213,11 @@ static void print_head(const struct tp_suggest_report *report)
            wish->engine->title, wish->engine->version);
     printf("%u x %s: %s each, of which weights may take %s\n", wish->gpus, wish->chip->name,
            tp_human_bytes(memory, found->memory), tp_human_bytes(room, found->room));
-    printf("as it is: %s on each GPU%s\n", tp_human_bytes(each, found->rank_bytes),
-           found->rank_bytes > found->room ? ", which does not fit" : "");
+    if (found->rank_bytes)
+        printf("as it is: %s on each GPU%s\n", tp_human_bytes(each, found->rank_bytes),
+               found->rank_bytes > found->room ? ", which does not fit" : "");
+    else
+        printf("as it is: %s\n", size);
     if (wish->chip->which)
         printf("%s is taken as the one of %s\n", wish->chip->name, wish->chip->which);
     putchar('\n');
@@ -263,7 +267,7 @@ static int print_row(const struct tp_suggest_report *report, const struct tp_sug
 
 static void print_other(const struct tp_suggest_report *report, const struct tp_passed_over *other)
 {
-    char text[1200], each[TP_HUMAN], gpus[60] = "no number of them up to 64 holds it";
+    char text[1200], each[TP_HUMAN], gpus[60] = "no number of them up to 64 serves it";
     if (other->gpus)
         snprintf(gpus, sizeof gpus, "it takes %u of them", other->gpus);
     if (other->why)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What `suggest` says of six models as they are published, on five GPUs, one and eight of them: the
-golden table suggest.json. Every command that it prints runs, and no format that it prints is one
-that `plan` refuses there. Errors are those of a sample, of a small model whose values are there.
+golden table suggest.json; and on how many GPUs small ones are served. Every command that it prints runs,
+and no format that it prints is one that `plan` refuses there. Errors are those of a sample, of a small
+model whose values are there.
 
 usage: suggest.py [--write]   (writes suggest.json anew; look at the differences)"""
 import concurrent.futures
@@ -148,6 +149,57 @@ def others(work):
     tally.check((first["format"], first["source"]) == ("w8a16-ct", "exact"), f"int8 on Blackwell: {first}")
 
 
+def small(work, name, heads, kv, layers=2, inter=1536, store=giants.plain, hidden=768, **more):
+    config = giants.sizes("LlamaForCausalLM", "llama", hidden, inter, layers, heads, kv, 128, 384, **more)
+    return giants.write(work.at(name), lambda c: giants.llama(c, store), config)
+
+
+def served_on(found):
+    """GPUs of each row; its command says the same number."""
+    for row in found["suggestions"]:
+        words = [*row["serve"], "--tensor-parallel-size", "1"]
+        tally.check(words[words.index("--tensor-parallel-size") + 1] == str(row["gpus"]), f"serve: {row['serve']}")
+    return {row["gpus"] for row in found["suggestions"]}
+
+
+def ranks(work):
+    """The most GPUs, up to those that there are, that can divide a model; not the divisors of their number."""
+    heads28, heads12 = small(work, "heads28", 28, 4), small(work, "heads12", 12, 12)
+    for path, count, on in ((heads28, 8, 4), (heads28, 7, 4), (heads28, 5, 4), (heads28, 3, 2), (heads28, 2, 2),
+                            (heads12, 3, 3), (heads12, 5, 4), (heads12, 7, 6), (heads12, 8, 6)):
+        found = run(path, "l4", count, "--no-sample")
+        says = {row.get("note", "") for row in found["suggestions"]}
+        tally.check(served_on(found) == {on}, f"{path} on {count}: {served_on(found)}")
+        tally.check(all(f"heads cannot be divided among {count} ranks" in note for note in says) == (on < count),
+                    f"{path} on {count}: {says}")
+        tally.check(("bytes_per_gpu" in found) == (on == count), f"{path} as it is on {count}")
+        line = tool.run("suggest", path, "--gpu", "l4", "--gpus", str(count), "--no-sample").stdout.split("\n")[2]
+        tally.check(line.startswith("as it is: ") and ("on each GPU" in line) == (on == count), line)
+    tally.check("bytes_per_gpu" not in run(small(work, "odd", 12, 12, inter=1280), "l4", 3, "--no-sample"),
+                "rows of an MLP that 3 do not divide")
+    packed = small(work, "packed", 28, 4, store=giants.gptq, inter=1024, hidden=1024,
+                   quantization_config=giants.MODELS["Llama-3-8B-GPTQ"][1]["quantization_config"])
+    for count in (8, 4):
+        found = run(packed, "l4", count, "--no-sample")
+        first = found["suggestions"][0]
+        tally.check(first["source"] == "as it is" and served_on(found) == {4}, f"as it is on 4 of {count}: {first}")
+        tally.check(("bytes_per_gpu" in found) == (count == 4), f"a packed source as it is on {count}")
+
+
+def too_large(work):
+    """What does not fit names the fewest GPUs that serve it, whatever their number is now."""
+    path = small(work, "large", 28, 4, layers=120, inter=28672, hidden=8192)
+    for count in (1, 2, 3):
+        found = run(path, "l4", count, "--no-sample", status=(1,))
+        needs = {row["format"]: row.get("gpus") for row in found["others"]}
+        tally.check(found["gpus_needed"] == 4 and needs.get("w4a16-ct") == 4 and needs.get("fp8-dynamic-ct") == 28,
+                    f"on {count}: {needs}")
+        text = tool.run("suggest", path, "--gpu", "l4", "--gpus", str(count), "--no-sample", check=False).stdout
+        tally.check("it takes 4 of them" in text and "no number" not in text, text)
+    found = run(path, "l4", 6, "--no-sample")
+    tally.check(served_on(found) == {4}, "and 4 of 6 are taken")
+
+
 def main():
     with tool.Workdir() as work:
         subprocess.run([sys.executable, os.path.join(ROOT, "samples", "gen_checkpoint.py"), work.at("tiny"),
@@ -156,6 +208,8 @@ def main():
         gpus(work)
         others(work)
         no_int8_first(work)
+        ranks(work)
+        too_large(work)
         golden(work)
     return tally.finish()
 

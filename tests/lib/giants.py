@@ -215,8 +215,12 @@ def make(out, name):
     path = os.path.join(out, name)
     if os.path.exists(path):
         return path
+    return write(path, *MODELS[name])
+
+
+def write(path, tensors, config):
+    """Writes a model of these tensors and this config.json; returns its path."""
     os.makedirs(path)
-    tensors, config = MODELS[name]
     parts = list(shards(tensors(config)))
     total, where = 0, {}
     for number, items in enumerate(parts, 1):

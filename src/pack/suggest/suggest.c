@@ -123,6 +123,14 @@ static bool is_wanted(const struct choice *c, struct tp_trial *trial, bool lossy
     return !*done && !(early && made->way >= TP_SUGGEST_ROUNDED);
 }
 
+/* Whether the source is read on all GPUs: by the verdict, or of a plain one, on which there is
+ * none, by what ranks have of the model. */
+static bool runs_as_is(const struct choice *c, const struct tp_trial *trial)
+{
+    const struct tp_wish wish = {.ranks = c->wish->gpus};
+    return c->packed ? trial->runs : tp_plan_has_parts(&trial->plan, &wish);
+}
+
 /* One format of an advice; *done: it is a row, or needless. */
 static enum tp_code try_format(struct choice *c, const struct tp_engine_advice *advice,
                                const struct tp_format *format, bool lossy, bool *done)
@@ -130,11 +138,8 @@ static enum tp_code try_format(struct choice *c, const struct tp_engine_advice *
     struct tp_trial trial = {.wish = c->wish, .packed = c->packed, .experts = c->experts,
                              .room = c->out->room, .made = {.advice = advice, .format = format}};
     enum tp_code code = tp_trial_plan(&trial, c->ckpt, c->weights, lossy, c->err);
-    if (code == TP_OK && !advice) {
+    if (code == TP_OK && !advice)
         c->bits = trial.made.bits;
-        c->out->rank_bytes = tp_plan_rank_bytes(&trial.plan,
-                                                &(struct tp_wish){.ranks = c->wish->gpus});
-    }
     if (code == TP_OK && is_wanted(c, &trial, lossy, done)) {
         if (!trial.why)
             code = tp_trial_place(&trial, c->err);
@@ -142,6 +147,9 @@ static enum tp_code try_format(struct choice *c, const struct tp_engine_advice *
         if (code == TP_OK)
             code = *done ? take(c, &trial) : pass_over(c, &trial);
     }
+    if (code == TP_OK && !advice && runs_as_is(c, &trial))
+        c->out->rank_bytes = tp_plan_rank_bytes(&trial.plan,
+                                                &(struct tp_wish){.ranks = c->wish->gpus});
     tp_trial_close(&trial);
     return code;
 }

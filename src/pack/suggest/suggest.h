@@ -24,7 +24,7 @@ struct tp_suggestions {
     size_t others, capacity;
     char form[128];      /* what the source is: "BF16", "gptq" */
     uint64_t bytes;      /* of its tensors */
-    uint64_t rank_bytes; /* on each of the GPUs, tensor parallel */
+    uint64_t rank_bytes; /* on each of the GPUs, tensor parallel; 0: it does not run on so many */
     const struct tp_passed_over *least; /* where nothing fits: that of the fewest GPUs; or NULL */
     uint64_t memory;     /* of a GPU, and ... */
     uint64_t room;       /* ... what weights may take of it */

@@ -157,20 +157,23 @@ static enum tp_code ask(struct tp_trial *trial, unsigned ranks, bool whole_exper
     return code;
 }
 
-/* The place with so many ranks: they divide layers alike, or experts by their number. Of more ranks
- * than there are GPUs, no verdict is asked for where they are too few. */
+/* The place with so many ranks: they divide layers alike, or experts by their number. A verdict
+ * takes long: other ranks than there are GPUs need to have heads first, and more also room. */
 static enum tp_code try_ranks(struct tp_trial *trial, unsigned ranks, bool *fits,
                               struct tp_err *err)
 {
     const bool can = ranks > 1 && trial->experts && trial->wish->engine->wholes;
     enum tp_code code = TP_OK;
     *fits = false;
+    if (ranks != trial->wish->gpus && !tp_ranks_have_heads(&trial->plan.weights->facts, ranks))
+        return TP_OK;
     for (int whole = 0; whole <= (int)can && !*fits && code == TP_OK; whole++) {
         bool reads = false;
         uint64_t bytes = tp_plan_rank_bytes(&trial->plan, &(struct tp_wish){.ranks = ranks});
         if ((ranks > trial->wish->gpus && bytes > trial->room) ||
             (code = ask(trial, ranks, whole, &reads, err)) || !reads)
             continue;
+        trial->runs = trial->runs || ranks == trial->wish->gpus;
         *fits = bytes <= trial->room;
         if (*fits)
             trial->made.place = (struct tp_placement){ranks, whole, bytes};
@@ -187,10 +190,9 @@ enum tp_code tp_trial_place(struct tp_trial *trial, struct tp_err *err)
     bool fits = false;
     enum tp_code code = TP_OK;
     for (unsigned ranks = gpus; ranks && !fits && !trial->too_large && code == TP_OK; ranks--)
-        if (gpus % ranks == 0)
-            code = try_ranks(trial, ranks, &fits, err);
-    for (unsigned ranks = 2 * gpus; ranks <= MOST && trial->too_large && !trial->gpus &&
-                                    code == TP_OK; ranks *= 2) {
+        code = try_ranks(trial, ranks, &fits, err); /* of fewer each has as much, or more */
+    for (unsigned ranks = gpus + 1; ranks <= MOST && trial->too_large && !trial->gpus &&
+                                    code == TP_OK; ranks++) {
         bool more = false;
         if ((code = try_ranks(trial, ranks, &more, err)) == TP_OK && more)
             trial->gpus = ranks;

@@ -14,7 +14,8 @@ struct tp_trial {
     char *why;                 /* it does not work; or NULL */
     bool useless;              /* nothing to convert, or not what the advice needs */
     uint64_t too_large;        /* the least bytes on a GPU, of one that is read but does not fit */
-    unsigned gpus;             /* that such a one takes */
+    unsigned gpus;             /* that such a one takes, the fewest */
+    bool runs;                 /* it is read on all GPUs, whether or not it fits */
 };
 
 /* Plans the format of an advice (NULL: the source as it is); `lossy`: with --requantize and the
@@ -23,7 +24,7 @@ struct tp_trial {
 enum tp_code tp_trial_plan(struct tp_trial *trial, const struct tp_checkpoint *ckpt,
                            const struct tp_weights *weights, bool lossy, struct tp_err *err);
 
-/* Finds the place of a plan: on all GPUs, or on the largest number that divides theirs. Without a
+/* Finds the place of a plan: on all GPUs, or on the largest number of them that can be. Without a
  * `why` and with too_large 0 there is one. */
 enum tp_code tp_trial_place(struct tp_trial *trial, struct tp_err *err);
 

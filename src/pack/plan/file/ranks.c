@@ -43,13 +43,18 @@ static uint64_t rank_bytes(const struct tp_plan *plan, const struct tp_wish *wis
     return tp_ceil_div(bytes, parts);
 }
 
+static void module_of(const struct tp_tensor *tensor, char module[TP_FULL_NAME])
+{
+    snprintf(module, TP_FULL_NAME, "%.*s", (int)tp_name_base(tensor->name), tensor->name);
+}
+
 static uint64_t kept_bytes(const struct tp_plan *plan, const struct tp_wish *wish,
                            const struct tp_kept *kept)
 {
     const struct tp_tensor *tensor = &plan->ckpt->tensors[kept->tensor];
     const struct tp_unit *unit = kept->unit == UINT32_MAX ? NULL : &plan->kept_units[kept->unit];
     char module[TP_FULL_NAME];
-    snprintf(module, sizeof module, "%.*s", (int)tp_name_base(tensor->name), tensor->name);
+    module_of(tensor, module);
     return rank_bytes(plan, wish, unit ? unit->name : module,
                       unit ? unit->form->rank : (int)tensor->rank,
                       kept->made ? kept->made->bytes : tensor->bytes);
@@ -68,4 +73,26 @@ uint64_t tp_plan_rank_bytes(const struct tp_plan *plan, const struct tp_wish *wi
     for (size_t k = 0; k < plan->kept_count; k++)
         sum += kept_bytes(plan, wish, &plan->kept[k]);
     return sum;
+}
+
+/* Of a matrix alone: the use of a vector, or of a stack, is another one. */
+static bool has_parts(const struct tp_plan *plan, const struct tp_wish *wish,
+                      const struct tp_tensor *tensor)
+{
+    const struct tp_model_facts *facts = &plan->weights->facts;
+    char module[TP_FULL_NAME];
+    module_of(tensor, module);
+    enum tp_use use = tp_name_use(facts, module);
+    return tensor->rank != 2 || use != TP_USE_LINEAR ||
+           (tensor->shape[0] % tp_rank_parts(facts, module, use, wish, TP_PARALLEL_N) == 0 &&
+            tensor->shape[1] % tp_rank_parts(facts, module, use, wish, TP_PARALLEL_K) == 0);
+}
+
+bool tp_plan_has_parts(const struct tp_plan *plan, const struct tp_wish *wish)
+{
+    bool has = tp_ranks_have_heads(&plan->weights->facts, wish->ranks);
+    for (size_t k = 0; k < plan->kept_count && has; k++)
+        has = plan->kept[k].unit != UINT32_MAX ||
+              has_parts(plan, wish, &plan->ckpt->tensors[plan->kept[k].tensor]);
+    return has;
 }

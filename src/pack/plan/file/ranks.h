@@ -19,4 +19,7 @@ bool tp_ranks_have_heads(const struct tp_model_facts *facts, unsigned ranks);
  * tables of embeddings and heads too, and all else. */
 uint64_t tp_plan_rank_bytes(const struct tp_plan *plan, const struct tp_wish *wish);
 
+/* Whether each of the wish's ranks has its heads, and of what stays plain as much as the others. */
+bool tp_plan_has_parts(const struct tp_plan *plan, const struct tp_wish *wish);
+
 #endif
