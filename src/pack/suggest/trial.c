@@ -13,7 +13,8 @@ static enum tp_code make_request(struct tp_trial *trial, bool lossy, struct tp_e
 {
     const struct tp_engine_advice *advice = trial->made.advice;
     const struct tp_engine *engine = trial->wish->engine;
-    trial->request = (struct tp_request){.outline = true, .requantize = lossy};
+    trial->request = (struct tp_request){.outline = true, .requantize = lossy,
+                                         .headers_only = !lossy}; /* others are few, and last */
     if (!advice) { /* what is excluded stays as it is, whatever the others became */
         enum tp_code code =
             tp_request_to(&trial->request, engine->advice[0].format[0], NULL, 0, err);
@@ -73,6 +74,8 @@ static bool may_stop(struct tp_trial *trial)
 {
     const struct tp_plan *plan = &trial->plan;
     enum tp_suggest_way way = trial->made.advice ? TP_SUGGEST_EXACT : TP_SUGGEST_AS_IS;
+    if (plan->scales_unread)
+        return true;
     for (size_t u = 0; u < plan->unit_count; u++) {
         const struct tp_unit *unit = &plan->units[u];
         bool packed = is_of_packed(plan, unit);

@@ -146,7 +146,8 @@ static enum tp_code shift_set(struct tp_builder *b, uint32_t u)
     enum tp_code code = TP_OK;
     for (uint64_t e = 0; e < unit->form->box.e && code == TP_OK; e++) {
         plan->groups[unit->stats + e].given = 1.0f; /* of no effect: the source has its own */
-        code = add_group(b, unit->stats + (uint32_t)e, false, &range);
+        if (!b->request->headers_only)
+            code = add_group(b, unit->stats + (uint32_t)e, false, &range);
     }
     for (uint32_t i = 0; i < set.unit_count && range.max >= 0; i++)
         plan->units[plan->stats_units[set.first_unit + i]].scale_shift =
@@ -156,7 +157,7 @@ static enum tp_code shift_set(struct tp_builder *b, uint32_t u)
 
 enum tp_code tp_plan_convert_scales(struct tp_builder *b)
 {
-    const struct tp_plan *plan = b->plan;
+    struct tp_plan *plan = b->plan;
     enum tp_code code = TP_OK;
     for (uint32_t u = 0; u < plan->unit_count && code == TP_OK; u++) {
         const struct tp_unit *unit = &plan->units[u];
@@ -164,8 +165,11 @@ enum tp_code tp_plan_convert_scales(struct tp_builder *b)
             plan->stats_units[plan->groups[unit->stats].first_unit] != u)
             continue;
         const struct tp_op *from = &plan->weights->items[unit->views[0].weight].form->op;
-        code = tp_convert_scales_possible(from, &unit->form->op) ? finalize_set(b, u)
-                                                                 : shift_set(b, u);
+        bool decides = tp_convert_scales_possible(from, &unit->form->op);
+        if (decides && b->request->headers_only)
+            plan->scales_unread = true;
+        else
+            code = decides ? finalize_set(b, u) : shift_set(b, u);
     }
     return code;
 }

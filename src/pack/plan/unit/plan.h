@@ -155,6 +155,7 @@ struct tp_plan {
     struct tp_shared forms;  /* struct tp_unit_form */
     bool restores;    /* packed weights become plain ones (tp_plan_unpack) */
     bool drops;       /* activation scales of the source are left out */
+    bool scales_unread; /* whether the source's scales can be taken over was not looked at */
     struct tp_left_out left;
     bool single_file; /* one file of the user's name instead of a directory */
     struct tp_stats_group *groups;

@@ -38,6 +38,7 @@ struct tp_request {
     bool strict;           /* a weight that cannot be converted is an error */
     bool keep_nonfinite;
     bool outline;          /* the plan is only printed: no headers, offsets or hash */
+    bool headers_only;     /* and no values are read: where they decide, see plan.scales_unread */
     bool requantize;       /* allow lossy inputs */
     bool weights_only;     /* activation scales are neither needed nor carried over; of names that
                               `unscale` matches they are not carried over */
