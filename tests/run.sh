@@ -10,7 +10,7 @@
 #
 #   --list        prints the names
 #   --quick       random shapes for 15 seconds, fewer rounds of unit/kernels, fewer calls
-#                 that fail in `faults`, and without `large`, `shapes` and `kills`
+#                 that fail in `faults`, and without `large`, `shapes`, `kills` and `cli/bench`
 #   --check       what a minute is enough for, with what is there: tests that need the
 #                 environment of Python are left out, with a word, where it is missing
 #   --packaging   packaging/ in place of the others
@@ -91,7 +91,7 @@ usual() { # the names that run when none is given
     check) echo "$all" | grep -E '^(unit/.*|golden|errors|cli/(structure|usage|man))$' ;;
     *)
         leave_out='^packaging/'
-        [ "$mode" != quick ] || leave_out="$leave_out|^large\$|^shapes\$|^kills\$"
+        [ "$mode" != quick ] || leave_out="$leave_out|^large\$|^shapes\$|^kills\$|^cli/bench\$"
         [ -z "$formats" ] || leave_out="$leave_out|^inputs\$|^sources\$|^old\$|^quality\$|^($(echo "$broken" | tr ' ' '|'))\$"
         echo "$all" | grep -Ev "$leave_out"
         ;;
