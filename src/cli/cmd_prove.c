@@ -148,7 +148,7 @@ static enum tp_code choose(struct work *w)
     return code;
 }
 
-/* Of a whole checkpoint, what no kernel takes is left out. */
+/* Proves a whole checkpoint, without what no kernel takes. */
 static enum tp_code prove_all(struct work *w)
 {
     struct tp_progress *progress = tp_progress_start(w->o, "prove", 0);

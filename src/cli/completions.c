@@ -81,7 +81,8 @@ static void offer_formats(bool all)
             offer(formats[i]->name, formats[i]->title);
 }
 
-/* Of the format that is named; else those of all that are written, some of which recur. */
+/* Offers the settings of the named format; without one, those of all that are written, where some
+ * recur. */
 static void offer_settings(const struct line *line)
 {
     size_t count;

@@ -114,7 +114,7 @@ static size_t weights_of(const struct tp_listing *listing, const struct tp_forma
     return weights;
 }
 
-/* Of the formats of what is listed, the first by name behind `last`, or NULL. */
+/* The listing's next format by name behind `last`, or NULL. */
 static const struct tp_format *format_behind(const struct tp_listing *listing, const char *last)
 {
     const struct tp_format *next = NULL;

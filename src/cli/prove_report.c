@@ -26,7 +26,7 @@ static double rate(const struct tp_prove_run *run, double amount)
     return run->microseconds > 0 ? amount / run->microseconds * 1e6 : (double)NAN;
 }
 
-/* Of the time that the GPU's figures allow; NAN where they are not known. */
+/* The share of the time that the GPU's figures allow; NAN where they are not known. */
 static double roofline_share(const struct tp_prove_case *c, const struct tp_prove_run *run)
 {
     return c->cost.seconds > 0 ? rate(run, c->cost.seconds) : (double)NAN;
