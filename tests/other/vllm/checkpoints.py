@@ -169,22 +169,32 @@ def tied(path):
     configure(path, tie_word_embeddings=True)
 
 
-def biased(path):
-    dice = np.random.default_rng(17)
+def each_file(path, described=False):
+    """The tensors of each file in turn, which is written as they are changed, with the index. What
+    the file says of itself stays if it is `described`."""
     listing = os.path.join(path, "model.safetensors.index.json")
     with open(listing, encoding="utf-8") as f:
         index = json.load(f)
     for file in sorted(set(index["weight_map"].values())):
         whole = os.path.join(path, file)
         tensors, meta = stfile.load(whole)
+        before = set(tensors)
+        yield tensors
+        for name in before - set(tensors):
+            del index["weight_map"][name]
+        index["weight_map"].update((name, file) for name in tensors if name not in before)
+        stfile.save(whole, tensors, *([meta] if described else []))
+    with open(listing, "w", encoding="utf-8") as f:
+        json.dump(index, f)
+
+
+def biased(path):
+    dice = np.random.default_rng(17)
+    for tensors in each_file(path, described=True):
         for name in [name for name in tensors if ".self_attn." in name]:
             values = dice.standard_normal(tensors[name].shape[0], dtype=np.float32)
             bias = name.replace(".weight", ".bias")
             tensors[bias] = stfile.from_f32("BF16", values)
-            index["weight_map"][bias] = file
-        stfile.save(whole, tensors, meta)
-    with open(listing, "w", encoding="utf-8") as f:
-        json.dump(index, f)
     configure(path, attention_bias=True)
 
 
@@ -232,12 +242,7 @@ def calibrated(path):
     quantization = quantization_of(path)
     suffix, values, widest, said = CALIBRATED[quantization["format"]]
     same = {}
-    listing = os.path.join(path, "model.safetensors.index.json")
-    with open(listing, encoding="utf-8") as f:
-        index = json.load(f)
-    for file in sorted(set(index["weight_map"].values())):
-        whole = os.path.join(path, file)
-        tensors = stfile.load(whole)[0]
+    for tensors in each_file(path):
         for name in sorted(name for name in tensors if name.endswith(".weight_scale")):
             # vLLM's loader wants gate and up of FP8 to have the same.
             pair = name.replace(".w3.", ".w1.") if suffix == "input_scale" else name
@@ -245,10 +250,6 @@ def calibrated(path):
             value = same.setdefault(pair, widest if at_the_end else dice.uniform(*values))
             scale = name.replace("weight_scale", suffix)
             tensors[scale] = stfile.tensor("F32", np.array([value], np.float32))
-            index["weight_map"][scale] = file
-        stfile.save(whole, tensors)
-    with open(listing, "w", encoding="utf-8") as f:
-        json.dump(index, f)
     quantization["config_groups"]["group_0"]["input_activations"] = said
     configure(path, quantization_config=quantization)
 
@@ -259,12 +260,7 @@ NVIDIA = {"weight_packed": "weight", "weight_global_scale": "weight_scale_2",
 
 
 def nvidia(path):
-    listing = os.path.join(path, "model.safetensors.index.json")
-    with open(listing, encoding="utf-8") as f:
-        index = json.load(f)
-    for file in sorted(set(index["weight_map"].values())):
-        whole = os.path.join(path, file)
-        tensors = stfile.load(whole)[0]
+    for tensors in each_file(path):
         for name in list(tensors):
             module, _, suffix = name.rpartition(".")
             if suffix not in NVIDIA:
@@ -273,11 +269,6 @@ def nvidia(path):
             if tensor.dtype == "F32":
                 tensor = stfile.tensor("F32", np.float32(1) / tensor.bits.reshape(()))
             tensors[f"{module}.{NVIDIA[suffix]}"] = tensor
-            del index["weight_map"][name]
-            index["weight_map"][f"{module}.{NVIDIA[suffix]}"] = file
-        stfile.save(whole, tensors)
-    with open(listing, "w", encoding="utf-8") as f:
-        json.dump(index, f)
     configure(path, quantization_config={
         "quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]})
 
