@@ -152,9 +152,12 @@ say-missing:
 	@missing="$$(sh scripts/deps.sh --print build test)"; [ -z "$$missing" ] || \
 	    echo "not here: $$missing; this installs them: sh scripts/deps.sh build test"
 
-# The two commands of the README. Both install what they miss.
+# The two commands of the README. Both install what they miss. `make demo-all` shows every format.
 demo:
 	sh scripts/demo.sh $(BUILD)
+
+demo-all:
+	sh scripts/demo.sh $(BUILD) all
 
 test:
 	sh scripts/deps.sh build test
@@ -353,4 +356,4 @@ clean:
 
 -include $(LIB_OBJ:.o=.d) $(BENCH_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(UNIT:=.d) $(FAULT_OBJ:.o=.d) \
     $(REPLAY_OBJ:.o=.d)
-.PHONY: FORCE all unit check say-missing demo test test-packaging test-gpu gpu-tests dist wheel static reproducible bench quality test-slurm test-arm asan tsan fuzz fuzz-build lint deps install install-program deb uninstall wheel-arm test-vllm test-models clean
+.PHONY: FORCE all unit check say-missing demo demo-all test test-packaging test-gpu gpu-tests dist wheel static reproducible bench quality test-slurm test-arm asan tsan fuzz fuzz-build lint deps install install-program deb uninstall wheel-arm test-vllm test-models clean

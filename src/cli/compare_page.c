@@ -7,8 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { WIDTH = 900, HEIGHT = 520, LEFT = 60, RIGHT = 200, TOP = 20, BOTTOM = 50 };
-enum { LINE = 15, MAX_MARKS = 64, SHOWN = 50 };
+enum { WIDTH = 980, HEIGHT = 700, LEFT = 60, RIGHT = 280, TOP = 20, BOTTOM = 50 };
+enum { LINE = 15, NEAR = 3, MAX_MARKS = (HEIGHT - TOP - BOTTOM) / LINE, SHOWN = 50 };
 
 /* The part of the plane that is drawn. */
 struct frame {
@@ -62,67 +62,124 @@ static void draw_axes(FILE *out, const struct frame *frame)
             (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10);
 }
 
-/* What is drawn of one format: its dot, and its label at the right. */
-struct before {
-    const struct tp_cost *candidate;
+/* One dot, with its label at the right: formats of one codec that have the same size and error, as
+ * layouts of the same numbers have. */
+struct mark {
+    const struct tp_cost *first;
     double x, y, worst_y, label_y;
+    size_t others; /* formats beside the first */
 };
+
+struct marks {
+    struct mark item[MAX_MARKS];
+    size_t count;
+};
+
+/* Whether two are the same within a few pixels. */
+static bool is_same(double a, double b)
+{
+    return lround(a / NEAR) == lround(b / NEAR);
+}
+
+static bool belongs(const struct mark *mark, const struct mark *one)
+{
+    return mark->first->format->op.codec == one->first->format->op.codec &&
+           !mark->first->sum.losing == !one->first->sum.losing && is_same(mark->x, one->x) &&
+           is_same(mark->y, one->y) && is_same(mark->worst_y, one->worst_y);
+}
+
+/* false: nothing was measured of it. */
+static bool mark_of(const struct tp_cost *c, const struct frame *frame, struct mark *mark)
+{
+    if (c->refused || !c->sum.measured)
+        return false;
+    *mark = (struct mark){.first = c, .x = x_of(frame, (double)c->bytes),
+                          .y = y_of(frame, c->sum.mean_db), .worst_y = y_of(frame, c->ranks[0].db)};
+    return true;
+}
+
+static struct marks find_marks(const struct tp_candidates *all, const struct frame *frame)
+{
+    struct marks marks = {0};
+    for (size_t i = 0; i < all->count && marks.count < MAX_MARKS; i++) {
+        struct mark one;
+        size_t at = 0;
+        if (!mark_of(&all->items[i], frame, &one))
+            continue;
+        while (at < marks.count && !belongs(&marks.item[at], &one))
+            at++;
+        if (at < marks.count)
+            marks.item[at].others++;
+        else
+            marks.item[marks.count++] = one;
+    }
+    return marks;
+}
 
 static int by_height(const void *left, const void *right)
 {
-    const struct before *a = left, *b = right;
+    const struct mark *a = left, *b = right;
     return (a->y > b->y) - (a->y < b->y);
 }
 
-/* Labels in the order of their dots, none on another, and all inside. */
-static void place_labels(struct before marks[], size_t count)
+/* Labels in the order of their dots, none on another, and all inside: LINE * count is no more than
+ * the frame is high. */
+static void place_labels(struct marks *marks, double limit)
 {
-    double limit = HEIGHT - BOTTOM;
-    qsort(marks, count, sizeof *marks, by_height);
-    for (size_t i = 0; i < count; i++)
-        marks[i].label_y = i ? fmax(marks[i].y, marks[i - 1].label_y + LINE) : marks[i].y;
-    for (size_t i = count; i-- > 0; limit -= LINE)
-        marks[i].label_y = fmin(marks[i].label_y, limit);
+    struct mark *mark = marks->item;
+    qsort(mark, marks->count, sizeof *mark, by_height);
+    for (size_t i = 0; i < marks->count; i++)
+        mark[i].label_y = i ? fmax(mark[i].y, mark[i - 1].label_y + LINE) : mark[i].y;
+    for (size_t i = marks->count; i-- > 0; limit -= LINE)
+        mark[i].label_y = fmin(mark[i].label_y, limit);
+}
+
+/* The names of all formats of a mark, which the pointer over it shows. */
+static void put_names(FILE *out, const struct tp_candidates *all, const struct frame *frame,
+                      const struct mark *mark)
+{
+    const char *between = "<title>";
+    for (size_t i = 0; i < all->count; i++) {
+        struct mark one;
+        if (!mark_of(&all->items[i], frame, &one) || !belongs(mark, &one))
+            continue;
+        fprintf(out, "%s%s", between, one.first->format->name);
+        between = ", ";
+    }
+    fputs("</title>", out);
 }
 
 /* A dot at the mean, a line to the worst weight, and one to the name. */
-static void draw_mark(FILE *out, const struct before *before)
+static void draw_mark(FILE *out, const struct mark *mark)
 {
     double end = WIDTH - RIGHT + 24;
     fprintf(out,
-            "<g><line class=\"rule\" stroke-width=\"3\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" "
+            "<line class=\"rule\" stroke-width=\"3\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" "
             "y2=\"%.1f\"/><line class=\"rule\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>"
-            "<circle class=\"dot\" r=\"4\" cx=\"%.1f\" cy=\"%.1f\"/><text x=\"%.1f\" y=\"%.1f\">"
-            "%s%s</text></g>\n",
-            before->x, before->x, before->y, before->worst_y, before->x, before->y, end,
-            before->label_y, before->x, before->y, end + 4, before->label_y + 4,
-            before->candidate->format->name, before->candidate->sum.losing ? " (!)" : "");
-}
-
-static void draw_candidates(FILE *out, const struct tp_candidates *all, const struct frame *frame)
-{
-    struct before marks[MAX_MARKS] = {0};
-    size_t count = 0;
-    for (size_t i = 0; i < all->count && count < MAX_MARKS; i++) {
-        const struct tp_cost *c = &all->items[i];
-        if (!c->refused && c->sum.measured)
-            marks[count++] = (struct before){.candidate = c, .x = x_of(frame, (double)c->bytes),
-                                             .y = y_of(frame, c->sum.mean_db),
-                                             .worst_y = y_of(frame, c->ranks[0].db)};
-    }
-    place_labels(marks, count);
-    for (size_t i = 0; i < count; i++)
-        draw_mark(out, &marks[i]);
+            "<circle class=\"dot\" r=\"4\" cx=\"%.1f\" cy=\"%.1f\"/><text class=\"name\" "
+            "x=\"%.1f\" y=\"%.1f\">%s", mark->x, mark->x, mark->y, mark->worst_y, mark->x, mark->y,
+            end, mark->label_y, mark->x, mark->y, end + 4, mark->label_y + 4,
+            mark->first->format->name);
+    if (mark->others)
+        fprintf(out, " and %zu more", mark->others);
+    fprintf(out, "%s</text>", mark->first->sum.losing ? " (!)" : "");
 }
 
 static void draw(FILE *out, const struct tp_candidates *all)
 {
     struct frame frame = frame_of(all);
+    struct marks marks = find_marks(all, &frame);
+    place_labels(&marks, HEIGHT - BOTTOM);
     fprintf(out, "<div class=\"wide\"><svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
             "height=\"%d\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"signal to noise ratio "
             "against size\">\n", WIDTH, HEIGHT, WIDTH, HEIGHT);
     draw_axes(out, &frame);
-    draw_candidates(out, all, &frame);
+    for (size_t i = 0; i < marks.count; i++) {
+        fputs("<g>", out);
+        put_names(out, all, &frame, &marks.item[i]);
+        draw_mark(out, &marks.item[i]);
+        fputs("</g>\n", out);
+    }
     fputs("</svg></div>\n", out);
 }
 

@@ -108,7 +108,7 @@ static void offer_words(const char *words)
 static void offer_commands(void)
 {
     for (unsigned c = 0; c < TP_CMD_COUNT; c++)
-        if (!tp_command_rows[c].hidden)
+        if (!tp_command_is_hidden((enum tp_command)c))
             offer(tp_command_rows[c].name, tp_command_rows[c].line);
 }
 

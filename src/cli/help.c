@@ -10,14 +10,23 @@
 
 enum { INDENT = 26 }; /* the column where the text of an option begins */
 
+static const char *const group_titles[] = {
+    [TP_GROUP_START] = "Start here",
+    [TP_GROUP_CHECKPOINTS] = "More for checkpoints",
+    [TP_GROUP_KNOWN] = "Formats, models and other programs that are known",
+    [TP_GROUP_KERNELS] = "Kernels",
+};
+
 void tp_help_top(FILE *out)
 {
     fputs("Usage: tilepack COMMAND [arguments]\n\n"
-          "Writes a model's weights in exactly the bytes that the GPU kernel will read.\n\n"
-          "Commands:\n", out);
-    for (unsigned c = 0; c < TP_CMD_COUNT; c++)
-        if (!tp_command_rows[c].hidden)
-            fprintf(out, "  %-10s %s\n", tp_command_rows[c].name, tp_command_rows[c].line);
+          "Writes a model's weights in exactly the bytes that the GPU kernel will read.\n", out);
+    for (unsigned g = 0; g < TP_GROUP_HELPERS; g++) {
+        fprintf(out, "\n%s:\n", group_titles[g]);
+        for (unsigned c = 0; c < TP_CMD_COUNT; c++)
+            if (tp_command_rows[c].group == g)
+                fprintf(out, "  %-10s %s\n", tp_command_rows[c].name, tp_command_rows[c].line);
+    }
     fputs("\nOptions:\n"
           "  -V, --version         print version and commit\n"
           "  -h, --help            show this help\n\n"
@@ -48,6 +57,21 @@ static void help_option(FILE *out, const struct tp_option *row)
     tp_print_wrapped(out, line, (unsigned)at, INDENT);
 }
 
+/* Convert's options come in groups, as nobody reads forty in a row. */
+static void help_options(FILE *out, enum tp_command command)
+{
+    bool grouped = command == TP_CMD_CONVERT;
+    if (!grouped)
+        fputs("\nOptions:\n", out);
+    for (size_t i = 0; i < tp_option_count; i++) {
+        const struct tp_option *row = &tp_option_rows[i];
+        if (grouped && row->heading)
+            fprintf(out, "\n%s:\n", row->heading);
+        if (tp_option_applies(row, command) && !row->hidden)
+            help_option(out, row);
+    }
+}
+
 void tp_help_command(FILE *out, enum tp_command command)
 {
     const struct tp_command_row *row = &tp_command_rows[command];
@@ -55,10 +79,10 @@ void tp_help_command(FILE *out, enum tp_command command)
     fputc(toupper((unsigned char)row->line[0]), out);
     fprintf(out, "%s.\n", row->line + 1);
     tp_print_wrapped(out, row->about, 0, 0);
-    fputs("\nOptions:\n", out);
-    for (size_t i = 0; i < tp_option_count; i++)
-        if (tp_option_applies(&tp_option_rows[i], command) && !tp_option_rows[i].hidden)
-            help_option(out, &tp_option_rows[i]);
+    if (command == TP_CMD_PLAN)
+        fputs("\nOptions: those of 'tilepack convert --help'.\n", out);
+    else
+        help_options(out, command);
     if (!*row->examples)
         return;
     fputs("\nExamples:\n", out);
@@ -170,7 +194,8 @@ static void mdoc_option(FILE *out, const struct tp_option *row)
 static bool is_common(const struct tp_option *row)
 {
     for (unsigned c = 0; c < TP_CMD_COUNT; c++)
-        if (!tp_command_rows[c].hidden && !tp_option_applies(row, (enum tp_command)c))
+        if (!tp_command_is_hidden((enum tp_command)c) &&
+            !tp_option_applies(row, (enum tp_command)c))
             return false;
     return true;
 }
@@ -183,7 +208,9 @@ void tp_help_mdoc(FILE *out, enum tp_command command, enum tp_help_which which)
         if (!tp_option_applies(row, command) || row->hidden ||
             (which != TP_HELP_ALL && is_common(row) != (which == TP_HELP_COMMON)))
             continue;
-        if (!open)
+        if (row->heading && command == TP_CMD_CONVERT)
+            fprintf(out, "%s.Ss %s\n.Bl -tag -width Ds\n", open ? ".El\n" : "", row->heading);
+        else if (!open)
             fputs(".Bl -tag -width Ds\n", out);
         open = true;
         mdoc_option(out, row);

@@ -12,10 +12,10 @@
 /* Every command: TP_CMD_CONVERT, carried out by tp_cmd_convert() (cmd.h). Helpers come last, HELP
  * first among them. */
 #define TP_COMMANDS(X) \
-    X(CONVERT, convert) X(PLAN, plan) X(DUMP, dump) X(VERIFY, verify) X(UNPACK, unpack) \
-    X(DIFF, diff) X(FORMATS, formats) X(COMPARE, compare) X(SUGGEST, suggest) X(MODELS, models) \
-    X(QUANTIZERS, quantizers) X(ENGINES, engines) X(SCHEDULE, schedule) X(BENCH, bench) \
-    X(PROVE, prove) X(MERGE, merge) X(DIGEST, digest) X(HELP, help) \
+    X(SUGGEST, suggest) X(CONVERT, convert) X(VERIFY, verify) X(COMPARE, compare) X(DUMP, dump) \
+    X(PLAN, plan) X(UNPACK, unpack) X(DIFF, diff) X(MERGE, merge) X(DIGEST, digest) \
+    X(FORMATS, formats) X(MODELS, models) X(QUANTIZERS, quantizers) X(ENGINES, engines) \
+    X(SCHEDULE, schedule) X(PROVE, prove) X(BENCH, bench) X(HELP, help) \
     X(COMPLETIONS, completions) X(MAN_OPTIONS, man_options)
 
 enum tp_command {
@@ -125,6 +125,7 @@ enum tp_complete {
 };
 
 struct tp_option {
+    const char *heading; /* opens a group of convert's options; NULL: the group goes on */
     const char *name; /* without the dashes */
     char letter;      /* 0 = none */
     const char *value; /* name of its value, NULL for a flag */
@@ -150,6 +151,14 @@ struct tp_operand {
 
 enum { TP_MAX_OPERANDS = 2 };
 
+enum tp_group { /* of commands, in the order of 'tilepack --help', which leaves out helpers */
+    TP_GROUP_START,
+    TP_GROUP_CHECKPOINTS,
+    TP_GROUP_KNOWN,
+    TP_GROUP_KERNELS,
+    TP_GROUP_HELPERS,
+};
+
 struct tp_command_row {
     const char *name, *synopsis; /* synopsis: what follows the name */
     const char *line;            /* what it does, one line */
@@ -157,7 +166,7 @@ struct tp_command_row {
     const char *examples;        /* lines "command\n", each ended by \n */
     struct tp_operand operand[TP_MAX_OPERANDS + 1];
     size_t min, max; /* number of operands; the last one repeats up to `max` */
-    bool hidden;
+    enum tp_group group;
     const char *no_output; /* the hint when --output is missing; NULL: none is needed */
 };
 
@@ -169,6 +178,20 @@ static inline bool tp_option_applies(const struct tp_option *row, enum tp_comman
 {
     return row->commands >> command & 1;
 }
+
+/* A helper: completions and the like. */
+static inline bool tp_command_is_hidden(enum tp_command command)
+{
+    return tp_command_rows[command].group == TP_GROUP_HELPERS;
+}
+
+/* A word of other programs, and the command or option of ours that does it (NULL: none does). */
+struct tp_synonym {
+    const char *typed, *ours;
+    const char *hint; /* NULL: the usual one */
+};
+const struct tp_synonym *tp_command_synonym(const char *typed); /* NULL: no such word */
+const struct tp_synonym *tp_option_synonym(const char *typed);
 
 /* The command's option of this name of `size` bytes or, where there is one, this letter; or
  * NULL. */

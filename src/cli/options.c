@@ -31,6 +31,19 @@ static const char *nearest_option(const char *typed, enum tp_command command)
     return nearest.name;
 }
 
+/* Fails with "unknown WHAT 'TYPED'" and the name that was meant, if any: ours for a word of other
+ * programs, else the nearest. `dashes` stand before both. */
+static enum tp_code unknown(struct tp_err *err, const char *what, const char *dashes,
+                            const char *typed, const struct tp_synonym *synonym, const char *near)
+{
+    const char *meant = synonym ? synonym->ours : near;
+    if (synonym && synonym->hint)
+        tp_err_hint(err, "%s", synonym->hint);
+    return meant ? tp_fail(err, TP_E_USAGE, "unknown %s '%s%s' (did you mean '%s%s'?)", what,
+                           dashes, typed, dashes, meant)
+                 : tp_fail(err, TP_E_USAGE, "unknown %s '%s%s'", what, dashes, typed);
+}
+
 enum tp_code tp_command_find(const char *name, enum tp_command *command, struct tp_err *err)
 {
     struct tp_nearest nearest = {.typed = name};
@@ -39,13 +52,12 @@ enum tp_code tp_command_find(const char *name, enum tp_command *command, struct 
             *command = (enum tp_command)i;
             return TP_OK;
         }
-        if (!tp_command_rows[i].hidden)
+        if (!tp_command_is_hidden((enum tp_command)i))
             tp_nearest_try(&nearest, tp_command_rows[i].name);
     }
+    enum tp_code code = unknown(err, "command", "", name, tp_command_synonym(name), nearest.name);
     tp_err_hint(err, "'tilepack --help' lists the commands");
-    return nearest.name ? tp_fail(err, TP_E_USAGE, "unknown command '%s' (did you mean '%s'?)",
-                                  name, nearest.name)
-                        : tp_fail(err, TP_E_USAGE, "unknown command '%s'", name);
+    return code;
 }
 
 const struct tp_option *tp_option_find(enum tp_command command, const char *name, size_t size,
@@ -266,15 +278,14 @@ static void list_owners(const char *name, char *text, size_t size)
 static enum tp_code unknown_option(struct parser *p, const char *name)
 {
     char owners[200];
+    const struct tp_synonym *synonym = tp_option_synonym(name);
+    if (synonym && !tp_option_find(p->o->command, synonym->ours, strlen(synonym->ours), '\0'))
+        synonym = NULL;
     list_owners(name, owners, sizeof owners);
-    if (*owners)
+    if (*owners && !synonym)
         return tp_fail(p->err, TP_E_USAGE, "unknown option '--%s' (it belongs to %s)", name,
                        owners);
-    const char *near = nearest_option(name, p->o->command);
-    if (near)
-        return tp_fail(p->err, TP_E_USAGE, "unknown option '--%s' (did you mean '--%s'?)", name,
-                       near);
-    return tp_fail(p->err, TP_E_USAGE, "unknown option '--%s'", name);
+    return unknown(p->err, "option", "--", name, synonym, nearest_option(name, p->o->command));
 }
 
 static enum tp_code take_long(struct parser *p, const char *text)
@@ -325,8 +336,11 @@ static enum tp_code take_letters(struct parser *p, const char *letters)
 static enum tp_code take_operand(struct parser *p, const char *text)
 {
     const struct tp_command_row *row = &tp_command_rows[p->o->command];
-    if (p->o->arg.count == row->max)
+    if (p->o->arg.count == row->max) {
+        if (row->no_output && !p->o->output)
+            tp_err_hint(p->err, "the output is named by an option: -o %s", text);
         return tp_fail(p->err, TP_E_USAGE, "unexpected argument '%s'", text);
+    }
     if (!*text)
         return tp_fail(p->err, TP_E_USAGE, "an argument is empty");
     if (!strcmp(text, "-") && row->operand[p->o->arg.count].complete == TP_COMPLETE_PATH)

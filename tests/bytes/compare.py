@@ -105,7 +105,11 @@ def page(src, path):
     tally.check({name: row[5] for name, row in rows.items()} == wanted, "the table")
     svg = "{http://www.w3.org/2000/svg}"
     dots = root.findall(f"body/div/{svg}svg/{svg}g")
-    tally.check(sorted(g.findtext(f"{svg}text") for g in dots) == sorted(wanted), "a dot for each")
+    named = [name for g in dots for name in g.findtext(f"{svg}title").split(", ")]
+    tally.check(sorted(named) == sorted(wanted), "each is at one dot")
+    tally.check(all(g.findtext(f"{svg}text").startswith(g.findtext(f"{svg}title").split(", ")[0])
+                    for g in dots), "a label for each dot")
+    tally.check(len(dots) < 30, f"few enough labels to be read: {len(dots)}")
     worst = [d.findtext("table/tr[2]/td/code") for d in root.findall("body/details")]
     tally.check(worst == [f["worst_first"][0]["name"] for f in found], "the worst weights")
 

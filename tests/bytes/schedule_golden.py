@@ -189,9 +189,13 @@ def checkpoints(work):
     moe_checkpoint(path)
     plain = json.loads(tool.run("schedule", path, "--m", "128", "--json").stdout)
     check("shapes of a mixture of experts", summary(plain) == [
-        (1, 128, 256, "none", 4, None), (1, 256, 256, "none", 2, None),
-        (1, 256, 256, "none", 2, None), (3, 256, 384, "none", 2, "contiguous"),
+        (1, 128, 256, "none", 4, None), (1, 256, 256, "none", 4, None), (3, 256, 384, "none", 2, "contiguous"),
         (3, 384, 256, "none", 4, "contiguous")], summary(plain))
+    default = json.loads(tool.run("schedule", path, "--json").stdout)
+    check("rows of experts are padded as engines do, where none are named",
+          all(s["legal"] for s in default["schedules"]) and
+          {(s["e"], s["m"]) for s in default["schedules"]} ==
+          {(1, 1), (1, 64), (1, 4096), (3, 128), (3, 4096)}, summary(default))
     names = sorted(s["example"] for s in plain["schedules"])
     check("an example of each", any(".experts.{e}." in n for n in names)
           and not any("embed" in n or "lm_head" in n or ".gate" == n[-5:] for n in names), names)
@@ -224,6 +228,16 @@ def checkpoints(work):
     done = tool.run("schedule", work.at("fp4.safetensors"), check=False)
     check("a format without a planner", done.returncode == 4 and "it is stored as nvfp4-ct" in
           done.stderr, f"{done.returncode} {done.stderr}")
+    with open(work.at("mixed.json"), "w", encoding="ascii") as file:
+        json.dump({"rules": [{"match": "experts", "to": "fp8-deepseek"},
+                                           {"match": ".", "to": "nvfp4-ct"}]}, file)
+    tool.run("convert", path, "-o", work.at("mixed.safetensors"), "--recipe", work.at("mixed.json"),
+             "-q")
+    done = tool.run("schedule", work.at("mixed.safetensors"), "--json", check=False)
+    check("it is left out beside others, and named",
+          done.returncode == 0 and "is stored as nvfp4-ct, for which no kernel is planned" in
+          done.stderr and {s["e"] for s in json.loads(done.stdout)["schedules"]} == {3},
+          f"{done.returncode} {done.stderr}")
     stfile.save(path, {"model.norm.weight": zeros(256)})
     done = tool.run("schedule", path, "--m", "1", check=False)
     check("nothing to plan", done.returncode == 4 and "model.safetensors" in done.stderr,

@@ -14,7 +14,7 @@ sh scripts/man_options.sh "$program" --check ||
     fail "option lists are not those of the table; run: sh scripts/man_options.sh $program"
 
 # Every command is in the overview, and its options are listed somewhere.
-commands=$("$program" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
+commands=$("$program" --help | sed -n '/^Options:/q; s/^  \([a-z]*\) .*/\1/p')
 [[ -n $commands ]] || fail 'no commands in --help'
 for command in $commands; do
     grep -q "^\.Ss $command\$" man/tilepack.1 || fail "tilepack.1 does not explain $command"

@@ -33,10 +33,20 @@ refuses() {
 }
 
 run
-[[ $status == 2 && -z $out && $err == "tilepack: no command is given"*"Commands:"*"  verify "* ]] ||
+[[ $status == 2 && -z $out && $err == "tilepack: no command is given"*"Start here:"*"  verify "* ]] ||
     fail "without a command: status $status, $err"
 refuses "tilepack: unknown command 'convrt' (did you mean 'convert'?)" \
     "'tilepack --help' lists the commands" convrt
+refuses "tilepack: unknown command 'quantize' (did you mean 'convert'?)" \
+    "'tilepack --help' lists the commands" quantize model
+refuses "tilepack: unknown command 'serve'" \
+    'an engine serves what convert writes, and convert prints the command for it' serve packed
+refuses "tilepack convert: unknown option '--format' (did you mean '--to'?)" \
+    "'tilepack convert --help' lists what it takes" convert SRC --format awq
+refuses "tilepack convert: unknown option '--group-size' (did you mean '--set'?)" \
+    "--set group=N; 'tilepack formats FORMAT' lists what may be set" convert SRC --group-size 128
+refuses "tilepack convert: unexpected argument 'packed'" \
+    'the output is named by an option: -o packed' convert SRC packed --to awq
 refuses "tilepack: option '--quiet' before the command" \
     'options follow the command: tilepack COMMAND --quiet' --quiet convert
 refuses "tilepack convert: unknown option '--foo' (did you mean '--force'?)" \
@@ -83,7 +93,7 @@ convert --help' lists what it takes\"]" ]] || fail "--json: $out"
 run --help
 [[ $status == 0 && -z $err ]] || fail "--help: status $status, $err"
 top=$out
-commands=$(sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' out)
+commands=$(sed -n '/^Options:/q; s/^  \([a-z]*\) .*/\1/p' out)
 [[ -n $commands ]] || fail 'no commands in --help'
 run help
 [[ $out == "$top" ]] || fail 'help and --help differ'
@@ -100,6 +110,13 @@ for command in $commands; do
     run "$command" -h
     [[ $out == "$by_option" ]] || fail "$command -h and $command --help differ"
 done
+# Plan has convert's options, which come in groups.
+run plan --help
+[[ $out == *"Options: those of 'tilepack convert --help'."* && $out != *--shard-size* ]] ||
+    fail "plan --help: $out"
+for title in 'Format and engine' 'Which weights' Quality Output 'Machine and messages'; do
+    "$program" convert --help | grep -qx "$title:" || fail "convert --help has no '$title'"
+done
 run convert --help
 cat >wanted <<'TEXT'
 Usage: tilepack convert SRC -o DST --to FORMAT [options]
@@ -109,11 +126,10 @@ SRC is a .safetensors file or a Hugging Face directory; DST becomes the same
 kind. An interrupted run goes on by itself when it is started again with the
 same arguments.
 
-Options:
-  -o, --output DST        write to DST, a directory or a .safetensors file
+Format and engine:
       --to FORMAT         format to write; 'tilepack formats' lists them
 TEXT
-head -n 10 out | diff -u wanted - || fail 'convert --help begins otherwise'
+head -n 9 out | diff -u wanted - || fail 'convert --help begins otherwise'
 
 # Version: name, number, commit; quickly (the best of 20, shell included).
 run --version

@@ -60,13 +60,14 @@ struct tp_schedule_shape {
     char *example;      /* name of one of them; "{e}" stands for an expert's number */
 };
 
-/* Distinct (e,n,k,cut,format) of the weights of a checkpoint, largest n*k first.
+/* Distinct (e,n,k,cut,format) of the weights of a checkpoint, largest n*k first; `cut` is NONE
+ * unless they are to be shared among ranks.
  * Weights that are kept unquantized by default (embeddings, norms, routers, output
  * head) are left out unless they are packed. Numbered experts of one layer count
  * as one stack. `choice`: what the user says of the model (NULL: nothing). The caller frees
  * with tp_schedule_shapes_free(). */
 enum tp_code tp_schedule_shapes(const char *path, const struct tp_model_choice *choice,
-                                struct tp_schedule_shape **shapes, size_t *count,
+                                bool shared, struct tp_schedule_shape **shapes, size_t *count,
                                 struct tp_err *err);
 void tp_schedule_shapes_free(struct tp_schedule_shape *shapes, size_t count);
 

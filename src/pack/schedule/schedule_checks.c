@@ -266,11 +266,11 @@ static void check_contiguous(const struct tp_sched_operands *o, struct tp_sched_
 static void check_segments(const char *id, const struct tp_sched_operands *o,
                            struct tp_sched_checks *checks)
 {
-    uint64_t m = rows_of(&o->lhs);
+    uint64_t m = rows_of(&o->lhs), rest = m % TP_SCHED_GROUP_ROWS;
     tp_sched_check_add(checks, id, TP_SCHED_SILENT,
-                       "each group's rows are padded to a multiple of 128", m % 128 == 0,
-                       "m %llu, m %% 128 = %llu%s", (ull)m, (ull)(m % 128),
-                       m % 128 ? ": at least one segment is not" : "");
+                       "each group's rows are padded to a multiple of 128",
+                       rest == 0, "m %llu, m %% %d = %llu%s", (ull)m, TP_SCHED_GROUP_ROWS, (ull)rest,
+                       rest ? ": at least one segment is not" : "");
 }
 
 static void check_masked(const struct tp_sched_problem *p, const struct tp_sched_operands *o,

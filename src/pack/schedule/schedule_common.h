@@ -18,6 +18,9 @@ enum tp_sched_kernel {
     TP_SCHED_W4A8,          /* vLLM cutlass_w4a8_mm and cutlass_w4a8_moe_mm */
 };
 
+/* Rows of each group of a contiguous grouped GEMM come in multiples of these: engines pad. */
+enum { TP_SCHED_GROUP_ROWS = 128 };
+
 /* One GEMM, D[m,n] = A[m,k] B[n,k]^T, as its planner is called. Every number is
  * 1..2^31-1 (the consumers use int); DeepGEMM's planners take k = 0 too. */
 struct tp_sched_problem {

@@ -27,6 +27,7 @@ enum tp_sched_cut tp_sched_cut_of(const struct tp_model_facts *facts, const char
 struct list {
     struct tp_schedule_shape *shapes;
     size_t count, capacity;
+    bool shared; /* among ranks */
 };
 
 static int compare_numbers(uint64_t a, uint64_t b)
@@ -101,7 +102,7 @@ static enum tp_code add(const struct tp_model_facts *facts, const struct tp_weig
         .n = weight->form->box.n,
         .k = weight->form->box.k,
         .count = 1,
-        .cut = tp_sched_cut_of(facts, weight->name),
+        .cut = list->shared ? tp_sched_cut_of(facts, weight->name) : TP_SCHED_CUT_NONE,
         .format = weight->form->format ? weight->form->format->name : NULL,
         .example = key,
     };
@@ -146,11 +147,11 @@ static enum tp_code collect(const struct tp_checkpoint *ckpt,
 }
 
 enum tp_code tp_schedule_shapes(const char *path, const struct tp_model_choice *choice,
-                                struct tp_schedule_shape **shapes, size_t *count,
+                                bool shared, struct tp_schedule_shape **shapes, size_t *count,
                                 struct tp_err *err)
 {
     struct tp_checkpoint ckpt = {0};
-    struct list list = {0};
+    struct list list = {.shared = shared};
     *shapes = NULL;
     *count = 0;
     enum tp_code code = tp_checkpoint_open(path, 0, &ckpt, err);
