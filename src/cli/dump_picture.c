@@ -32,21 +32,31 @@ static const char script[] =
     "            other.classList.toggle('on', other === cell ? true : covers(d, other.dataset));\n"
     "        });\n"
     "    }\n"
-    "    document.addEventListener('mouseover', function (event) {\n"
+    "    var at = -1;\n"
+    "    function point(event) {\n"
     "        var cell = event.target.closest('.cell');\n"
-    "        if (cell) show(cell);\n"
+    "        if (cell) show(cells[at = cells.indexOf(cell)]);\n"
+    "    }\n"
+    "    document.addEventListener('mouseover', point);\n"
+    "    document.addEventListener('click', point);\n"
+    "    document.addEventListener('keydown', function (event) {\n"
+    "        var step = {ArrowRight: 1, ArrowLeft: -1}[event.key];\n"
+    "        if (!step || !cells[at + step]) return;\n"
+    "        show(cells[at += step]);\n"
+    "        event.preventDefault();\n"
     "    });\n"
     "})();\n";
 
 static void put_lead(FILE *out, const struct tp_weight *weight)
 {
     char box[TP_SHAPE_TEXT];
-    fprintf(out, "<p><code>%s</code>, W%s. Memory is shown in the order of its bytes. A cell is a "
-            "stored element and names the n,k that it belongs to (of scales: the number of their "
-            "block); its hue is that of the row of W, darker further right.</p>\n"
-            "<p id=\"what\"><b>Point at a cell: what it holds, and which codes and scales belong "
-            "together.</b></p>\n", weight->form->format->name,
-            tp_box_text(box, &weight->form->box, weight->form->rank));
+    fprintf(out, "<p><code>%s</code>, W%s. The bytes of the file follow each other from left to right, "
+            "line by line. A cell is a stored element, and its numbers say which: row n and column "
+            "k of W, or of a scale the block. Each row n has a colour (sixteen of them, then "
+            "again), and the colour is darker where k is larger.</p>\n"
+            "<p id=\"what\"><b>Point at a cell, or touch it, or press the arrow keys: here stands "
+            "what it holds, and the codes and scales that belong together are marked.</b></p>\n",
+            weight->form->format->name, tp_box_text(box, &weight->form->box, weight->form->rank));
 }
 
 /* The picture alone, or in a page. */

@@ -10,8 +10,8 @@
 #include <string.h>
 
 enum {
-    CELL_W = 46, CELL_H = 22, ADDRESS = 56, HEAD = 44, GAP = 48, MARGIN = 16, FOOT = 24,
-    LINE_CELLS = 16,
+    CELL_W = 40, CELL_H = 22, ADDRESS = 56, HEAD = 44, GAP = 24, MARGIN = 16, FOOT = 24,
+    LINE_CELLS = 16, SCALE_CELLS = 8, /* of a line: codes and scales fit beside each other */
     MAX_CELLS = 1024, MAX_SCALES = 128, MIN_CELLS = 64,
     LETTER = 6, /* width of one, about */
     LONG_RUN = 64, LONG_LINES = 16,
@@ -32,9 +32,9 @@ static enum tp_code choose_lines(const struct tp_weight *weight, struct tp_pictu
     uint64_t max = codes ? MAX_CELLS : MAX_SCALES;
     part->bits = tile.bits;
     part->elements = tile.total;
-    part->per_line = tp_min_u64(LINE_CELLS, tile.total);
+    part->per_line = tp_min_u64(codes ? LINE_CELLS : SCALE_CELLS, tile.total);
     part->line_step = part->per_line;
-    if (tile.run > LONG_RUN) {
+    if (codes && tile.run > LONG_RUN) {
         part->line_step = tile.run;
         part->lines = tp_min_u64(tile.total / tile.run, LONG_LINES);
         return TP_OK;
@@ -44,13 +44,21 @@ static enum tp_code choose_lines(const struct tp_weight *weight, struct tp_pictu
     return TP_OK;
 }
 
+/* What a tensor is called behind the name of its weight, or all of its name. */
+static const char *short_name(const struct tp_picture *picture, const struct tp_picture_part *part)
+{
+    const char *name = picture->source->ckpt.tensors[picture->weight->tensor[part->out]].name;
+    size_t size = strlen(picture->weight->name);
+    bool behind = !strncmp(name, picture->weight->name, size) && name[size] == '.';
+    return behind ? name + size + 1 : name;
+}
+
 /* Codes at the left, all others below each other at the right. */
 static void place_part(struct tp_picture *picture, struct tp_picture_part *part, double *right_y)
 {
     bool codes = picture->weight->form->op.out[part->out].role == TP_ROLE_CODES;
     double width = ADDRESS + CELL_W * (double)part->per_line + 30; /* "..." behind a line */
-    const char *name = picture->source->ckpt.tensors[picture->weight->tensor[part->out]].name;
-    double title = LETTER * (double)tp_min_u64(strlen(name) + 30, 150);
+    double title = LETTER * (double)tp_min_u64(strlen(short_name(picture, part)) + 30, 150);
     double height = HEAD + CELL_H * (double)part->lines + FOOT;
     part->x = codes ? MARGIN : MARGIN + ADDRESS + CELL_W * LINE_CELLS + 30 + GAP;
     part->y = codes ? MARGIN : *right_y;
@@ -189,13 +197,11 @@ static void draw_head(const struct tp_picture *picture, const struct tp_picture_
                       FILE *out)
 {
     const struct tp_op_out *op = &picture->weight->form->op.out[part->out];
-    const struct tp_tensor *tensor =
-        &picture->source->ckpt.tensors[picture->weight->tensor[part->out]];
     fprintf(out, "<text x=\"%.0f\" y=\"%.0f\" font-weight=\"600\">%s</text>\n"
             "<text class=\"dim\" font-size=\"11\" x=\"%.0f\" y=\"%.0f\">", part->x,
             part->y + 12, tp_role_name(op->role), part->x, part->y + 30);
-    tp_page_text(out, tensor->name);
-    fprintf(out, ": %s, byte at the left</text>\n", tp_element_name(op->element));
+    tp_page_text(out, short_name(picture, part));
+    fprintf(out, ": %s; at the left the byte</text>\n", tp_element_name(op->element));
 }
 
 static enum tp_code draw_part(struct tp_picture *picture, const struct tp_picture_part *part,

@@ -32,7 +32,7 @@ struct tp_picture {
 };
 
 /* Chooses what is drawn: the first tile of each tensor, or, where rows lie in one piece, the
- * begins of the first rows. */
+ * begins of the first rows of codes. */
 enum tp_code tp_picture_open(struct tp_picture *picture, const struct tp_source *source,
                              const struct tp_weight *weight, struct tp_err *err);
 

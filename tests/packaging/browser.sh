@@ -42,6 +42,8 @@ check 'and no complaint' quiet compare.log
 for format in w4a8-cutlass nvfp4-blocked fp8-ct; do
     "$TILEPACK" convert tiny -o $format --to $format --quiet || exit 1
     check "$format is drawn" "$TILEPACK" dump $format layers.0.self_attn.k_proj --html $format.html
+    check 'in a window of 1280 pixels' test \
+        "$(sed -n 's/^<svg.* width="\([0-9]*\)".*/\1/p; s/.*<svg.* width="\([0-9]*\)".*/\1/p' $format.html | head -n 1)" -lt 1232
     "$PYTHON" "$TESTS/bytes/picture.py" --probe $format.html >probe.html || exit 1
     shown probe.html >dom 2>log
     check 'without a complaint' quiet log
