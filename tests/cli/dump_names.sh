@@ -40,8 +40,9 @@ its_own w4a8-cutlass $experts.1.w3 --at 18446744073709551615,0
 its_own w4a8-cutlass $experts.1.w1 --values 0:1,0:1 --expert 1
 its_own w4a8-cutlass $experts.1.w1 --values 512:513,0:1
 its_own w4a8-cutlass $experts.1.w3 --values 18446744073709551104:,0:1
-fails 'two end so' 2 "there is no tensor or weight 'q_proj'" dump w4a8-cutlass q_proj
-fails 'and they are named' 2 "did you mean '$q'" dump w4a8-cutlass q_proj
+fails 'two end so' 2 "2 names end in 'q_proj'" dump w4a8-cutlass q_proj
+fails 'one is named, and how to list them' 2 "such as '$q'; the pattern '*.q_proj*' lists them" \
+    dump w4a8-cutlass q_proj
 fails 'a part of a word is no end' 2 'there is no tensor' dump w4a8-cutlass 0.self_attn.q_pro
 check 'a plain tensor by its end' same tiny norm.weight model.norm.weight 0,3
 

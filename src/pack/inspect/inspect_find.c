@@ -209,8 +209,8 @@ static size_t find_tensors(const struct tp_checkpoint *ckpt, const struct tp_wei
     return found;
 }
 
-/* By the end of a name, of weights before that of their tensors: if only one ends so. */
-static bool find_end(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
+/* By the end of a name, of weights before that of their tensors; how many end so. */
+static size_t find_end(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
                      const char *name, struct tp_subject *subject)
 {
     size_t found = find_weights(ckpt, weights, name, false, ends_in, subject);
@@ -218,7 +218,17 @@ static bool find_end(const struct tp_checkpoint *ckpt, const struct tp_weights *
         found = find_tensors(ckpt, weights, name, subject);
     if (!found)
         found = find_weights(ckpt, weights, name, true, ends_in, subject);
-    return found == 1;
+    return found;
+}
+
+static enum tp_code several_end(const struct tp_checkpoint *ckpt, const char *name, size_t count,
+                                const struct tp_subject *subject, struct tp_err *err)
+{
+    tp_err_path(err, ckpt->path);
+    tp_err_hint(err, "name one, such as '%.300s'; the pattern '*.%.200s*' lists them",
+                subject->weight ? subject->weight->name : ckpt->tensors[subject->tensor].name,
+                name);
+    return tp_fail(err, TP_E_USAGE, "%zu names end in '%.300s'", count, name);
 }
 
 /* Rows that changed places, or were interleaved, have no number of their own here. */
@@ -252,8 +262,13 @@ enum tp_code tp_inspect_find(const struct tp_checkpoint *ckpt, const struct tp_w
     size_t found = find_weights(ckpt, weights, name, false, is_same, subject);
     if (found > 1)
         return not_one(ckpt, name, subject, err);
-    if (found || find_weights(ckpt, weights, name, true, is_same, subject) ||
-        find_end(ckpt, weights, name, subject))
+    if (!found)
+        found = find_weights(ckpt, weights, name, true, is_same, subject) != 0;
+    if (!found)
+        found = find_end(ckpt, weights, name, subject);
+    if (found > 1)
+        return several_end(ckpt, name, found, subject, err);
+    if (found)
         return subject->apart ? lies_apart(ckpt, name, subject, err) : TP_OK;
     enum tp_code code = unknown(ckpt, weights, name, err);
     tp_err_path(err, ckpt->path);
