@@ -57,9 +57,6 @@ END
 
 mv "$root/usr/share/tilepack/samples" "$doc/examples"
 rmdir "$root/usr/share/tilepack"
-# The texts of layouts in a page have no place to break.
-mkdir -p "$root/usr/share/lintian/overrides"
-echo 'tilepack: groff-message *tilepack-formats.5.gz*' >"$root/usr/share/lintian/overrides/tilepack"
 
 mkdir "$work/debian"
 printf 'Source: tilepack\n\nPackage: tilepack\nArchitecture: any\n' >"$work/debian/control"

@@ -2,9 +2,7 @@
 # Keeps the option lists of the man pages equal to the program's option table.
 #   man_options.sh PROGRAM          rewrites the lists in man/
 #   man_options.sh PROGRAM --check  prints the differences instead; status 1 if any
-# A list stands between the comments `.\" options COMMAND [own|common]` (or
-# `.\" options all-formats`: the format files of tilepack-formats(5)) and
-# `.\" end options`.
+# A list stands between the comments `.\" options COMMAND [own|common]` and `.\" end options`.
 set -eu
 program=$1
 check=${2:-}

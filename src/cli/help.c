@@ -116,9 +116,10 @@ static void mdoc_word(FILE *out, const char *word, size_t length, bool first)
     }
 }
 
-/* A word begins a new line where the line is full, and behind the end of a sentence: mdoc(7) makes
- * the space between sentences itself. "..." ends none. */
-void tp_mdoc_text(FILE *out, const char *text, bool capital)
+/* Text as lines under 80 bytes; `capital`: it begins with one, whatever its first letter is. A word
+ * begins a new line where the line is full, and behind the end of a sentence: mdoc(7) makes the
+ * space between sentences itself. "..." ends none. */
+static void mdoc_text(FILE *out, const char *text, bool capital)
 {
     size_t at = 0;
     bool first_word = true;
@@ -180,14 +181,14 @@ static void mdoc_option(FILE *out, const struct tp_option *row)
     char text[400];
     mdoc_item(out, row);
     snprintf(text, sizeof text, "%s.", row->help);
-    tp_mdoc_text(out, text, true);
+    mdoc_text(out, text, true);
     if (row->kind == TP_OPT_CHOICE)
         mdoc_choices(out, row->words);
     if (row->initial || row->alone)
         fprintf(out, "%s\n.Cm %s .\n", row->alone ? "Without a value, it is" : "Default:",
                 row->alone ? row->alone : row->initial);
     if (row->more)
-        tp_mdoc_text(out, row->more, false);
+        mdoc_text(out, row->more, false);
 }
 
 /* An option that every visible command has. */

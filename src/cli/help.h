@@ -15,11 +15,4 @@ void tp_help_command(FILE *out, enum tp_command command);
 enum tp_help_which { TP_HELP_ALL, TP_HELP_OWN, TP_HELP_COMMON };
 void tp_help_mdoc(FILE *out, enum tp_command command, enum tp_help_which which);
 
-/* Text as mdoc lines under 80 bytes, a new line for every sentence; `capital`: it begins with one,
- * whatever its first letter is. */
-void tp_mdoc_text(FILE *out, const char *text, bool capital);
-
-/* The body of tilepack-formats(5): one subsection for each format. */
-void tp_man_formats(FILE *out);
-
 #endif

@@ -4,7 +4,6 @@
 #include "cli/help.h"
 #include "cli/report.h"
 #include "cli/session.h"
-#include "pack/format/format.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -34,12 +33,6 @@ int tp_cmd_man_options(const struct tp_options *o)
     enum tp_command command;
     enum tp_help_which which = TP_HELP_ALL;
     struct tp_err err = {0};
-    if (!strcmp(o->arg.item[0], "all-formats")) { /* no command: for tilepack-formats(5) */
-        if (tp_formats_check(&err))
-            return tp_report_error(&err);
-        tp_man_formats(stdout);
-        return TP_OK;
-    }
     if (tp_command_find(o->arg.item[0], &command, &err))
         return tp_report_usage(NULL, &err);
     if (o->arg.count > 1)
