@@ -302,6 +302,11 @@ wheel-arm:
 static: all wheel
 	sh scripts/static.sh $(BUILD) $(VERSION)
 
+# Every file of a release, from a clone of this commit: docs/releasing.md.
+release:
+	sh scripts/deps.sh build test wheel arm
+	sh scripts/release.sh $(BUILD) $(VERSION)
+
 # Two builds of the committed source must be the same bytes.
 reproducible:
 	sh scripts/deps.sh build
@@ -356,4 +361,4 @@ clean:
 
 -include $(LIB_OBJ:.o=.d) $(BENCH_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(UNIT:=.d) $(FAULT_OBJ:.o=.d) \
     $(REPLAY_OBJ:.o=.d)
-.PHONY: FORCE all unit check say-missing demo demo-all test test-packaging test-gpu gpu-tests dist wheel static reproducible bench quality test-slurm test-arm asan tsan fuzz fuzz-build lint deps install install-program deb uninstall wheel-arm test-vllm test-models clean
+.PHONY: FORCE all unit check say-missing demo demo-all test test-packaging test-gpu gpu-tests dist wheel static reproducible bench quality test-slurm test-arm asan tsan fuzz fuzz-build lint deps install install-program deb uninstall wheel-arm release test-vllm test-models clean
