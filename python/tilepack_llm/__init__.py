@@ -7,9 +7,9 @@
     checkpoint = tilepack_llm.open("packed")
     operands = checkpoint.weights["model.layers.0.self_attn.q_proj"].operands()
 
-convert, plan, verify and unpack are the commands of the program. open and load map packed
-files and hand out views. quantize packs one tensor in memory. Errors are exceptions, all of
-them Error, that carry the file, the tensor and what to do.
+convert, plan, verify, unpack, compare, diff, suggest and formats are commands of the program.
+open and load map packed files and hand out views. quantize packs one tensor in memory. Errors are
+exceptions, all of them Error, that carry the file, the tensor and what to do.
 
 Importing this loads nothing: neither numpy nor torch nor the library. Linux only.
 """
@@ -42,27 +42,33 @@ if TYPE_CHECKING:
         InputError,
         Interrupted,
         LockedError,
+        MissingFileError,
         ResourceError,
         SystemFailure,
         UnsupportedError,
         UsageError,
     )
     from .loading import load
+    from .looking import Comparison, Differences, Suggestions, compare, diff, suggest
     from .operands import problem_sizes
     from .quantizing import quantize
     from .tensor import Tensor
 
 __all__ = [
     "Checkpoint",
+    "Comparison",
     "Difference",
+    "Differences",
     "Error",
     "ExistsError",
     "InputError",
     "Interrupted",
     "LockedError",
+    "MissingFileError",
     "Plan",
     "Progress",
     "ResourceError",
+    "Suggestions",
     "SystemFailure",
     "Tensor",
     "TilepackWarning",
@@ -73,7 +79,9 @@ __all__ = [
     "Weight",
     "Written",
     "__version__",
+    "compare",
     "convert",
+    "diff",
     "format_facts",
     "formats",
     "library_version",
@@ -82,6 +90,7 @@ __all__ = [
     "plan",
     "problem_sizes",
     "quantize",
+    "suggest",
     "unpack",
     "verify",
 ]
@@ -109,12 +118,14 @@ _HOMES = {
         "InputError",
         "Interrupted",
         "LockedError",
+        "MissingFileError",
         "ResourceError",
         "SystemFailure",
         "UnsupportedError",
         "UsageError",
     ],
     "loading": ["load"],
+    "looking": ["Comparison", "Differences", "Suggestions", "compare", "diff", "suggest"],
     "operands": ["problem_sizes"],
     "quantizing": ["quantize"],
     "tensor": ["Tensor"],

@@ -14,18 +14,19 @@ import mmap
 import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _native
+from ._options import Path
 from .errors import InputError, UsageError, refusals
 from .operands import Operands, operands
 from .parts import Index, Part, part, span
 from .tensor import Tensor, stored
 
-Path = Union[str, "os.PathLike[str]"]
+__all__ = ["Checkpoint", "Path", "Tensors", "Weight", "open"]
 
 
 class _Opened:
@@ -92,6 +93,9 @@ class Tensors(Mapping[str, Tensor]):
             _native.call("tensor_read", opened.handle, t, 0, raw.ctypes.data, size, tensor=name)
         return stored(raw, *self._kind(t))
 
+    def __repr__(self) -> str:
+        return f"Tensors({len(self)} by name)"
+
     def _kind(self, t: int) -> tuple[str, tuple[int, ...]]:
         shape = _native.shape("tensor_shape", self._opened.handle, t)
         return str(self._opened.ask("tensor_dtype", t)), shape
@@ -109,6 +113,8 @@ class Weight:
     format   "w4a8-cutlass", ...
     box      (E, N, K)
     stacked  it is stored with a leading E, as a stack of experts
+    shape    (N, K), or (E, N, K) of a stack; weight[n, k] are decoded values, and np.asarray() of
+             it all of them, of its dtype, float32
     stored   its tensors by suffix, as they lie in the file
     layouts  {suffix: where element (e, n, k) lies}, as text; see tilepack-formats(5)
     roles    {suffix: "codes", "scale", ...}
@@ -124,6 +130,34 @@ class Weight:
 
     def __repr__(self) -> str:
         return f"Weight({self.name}, {self.format}, {list(self.box)})"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.box if self.stacked else self.box[1:]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> np.dtype[np.float32]:
+        """Of its values; those of its tensors are stored[suffix].dtype."""
+        return np.dtype(np.float32)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, box: Index) -> npt.NDArray[np.float32]:
+        """values(box)."""
+        return self.values(box)
+
+    def __iter__(self) -> Iterator[npt.NDArray[np.float32]]:
+        return (self.values(i) for i in range(len(self)))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("values are decoded, which takes a copy")
+        return self.values() if dtype is None else self.values().astype(dtype, copy=False)
 
     @cached_property
     def described(self) -> _native.Described:
@@ -211,6 +245,10 @@ class Checkpoint:
         opened = _Opened(self.path)
         self.tensors = Tensors(opened)
         self._opened = opened
+
+    def __repr__(self) -> str:
+        packed = self._opened.ask("packed")
+        return f"Checkpoint({self.path!r}, {len(self.tensors)} tensors, {packed} packed weights)"
 
     @cached_property
     def weights(self) -> dict[str, Weight]:

@@ -8,9 +8,13 @@ program tilepack(1), which are also the codes of the C library.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
+
+from ._spoken import spoken
 
 
 class Error(Exception):
@@ -76,6 +80,19 @@ class SystemFailure(Error):
     code = 5
 
 
+class MissingFileError(SystemFailure, FileNotFoundError):
+    """There is no such file: a SystemFailure, and Python's own FileNotFoundError."""
+
+    def __init__(self, message: str, **where: Any) -> None:
+        super().__init__(message, **where)
+        self.errno, self.strerror = errno.ENOENT, os.strerror(errno.ENOENT)
+        self.filename = self.file
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickle and copy: what OSError has of its own follows from the file."""
+        return partial(type(self), file=self.file), (self.message,), self.__dict__
+
+
 class ResourceError(Error):
     """Out of memory, or the device failed (code 6)."""
 
@@ -100,7 +117,11 @@ def refusals(what: str, file: str | None = None) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        kind = ResourceError if error.errno == errno.ENOMEM else SystemFailure
+        kinds: dict[int | None, type[Error]] = {
+            errno.ENOMEM: ResourceError,
+            errno.ENOENT: MissingFileError,
+        }
+        kind = kinds.get(error.errno, SystemFailure)
         raise kind(f"{what}: {error.strerror or error}", file=file) from None
 
 
@@ -125,10 +146,12 @@ _KINDS = {
 }
 
 
-def of_code(code: int, message: str, **where: Any) -> Error:
+def of_code(code: int, message: str, *, hint: str | None = None, **where: Any) -> Error:
     """The exception for a status of the library or the program, not yet raised."""
     kind = Interrupted if code in (130, 143) or code < 0 else _KINDS.get(code, Error)
-    error = kind(message, **where)
+    if kind is SystemFailure and f": {os.strerror(errno.ENOENT)}" in message:
+        kind = MissingFileError
+    error = kind(spoken(message), hint=spoken(hint) if hint else None, **where)
     error.code = code
     return error
 

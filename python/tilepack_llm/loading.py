@@ -1,6 +1,6 @@
 """load(): the tensors of a checkpoint, for whoever builds a model.
 
-On the CPU nothing is copied: the arrays are views of the mapped files. To a GPU the library
+On the CPU nothing is copied: the tensors are views of the mapped files. To a GPU the library
 copies them, with several threads. Everything that can be wrong with the files is found before
 anything is handed out.
 """
@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Union
 
 from . import commands
 from .checkpoint import Checkpoint, Path, Weight
-from .errors import UnsupportedError, UsageError
+from .errors import ResourceError, UnsupportedError, UsageError
 from .parts import Index, Part, copy
 from .tensor import Tensor, import_torch, torch_dtype
 
@@ -63,6 +65,26 @@ def _chosen(checkpoint: Checkpoint, names: Names | None) -> dict[str, Part]:
     return found
 
 
+@contextmanager
+def _failures() -> Iterator[None]:
+    """What torch says of a GPU that is not there, or is full, is an Error, too."""
+    try:
+        yield
+    except (RuntimeError, AssertionError) as error:
+        first = str(error).partition("\n")[0]
+        raise ResourceError(
+            f"torch has no room on that GPU, or no GPU: {first}",
+            hint="nvidia-smi shows drivers and GPUs; load(path) takes the tensors to the CPU",
+        ) from error
+
+
+def _here(views: Mapping[str, Tensor]) -> dict[str, Loaded]:
+    """torch tensors where torch is installed."""
+    if find_spec("torch") is None:
+        return dict(views)
+    return {name: view.torch() for name, view in views.items()}
+
+
 def _view(tensor: Tensor, part: Part) -> Tensor:
     box = tensor.array[tuple(slice(begin, end) for begin, end in part.spans)]
     return Tensor(box.reshape(part.shape) if box.shape != part.shape else box, tensor.dtype)
@@ -109,8 +131,9 @@ def _to_device(
     """Tensors that torch allocates, filled by the library."""
     module = import_torch()
     place = module.device(device)
-    number = module.cuda.current_device() if place.index is None else place.index
-    made = _allocate(chosen, f"cuda:{number}")
+    with _failures():
+        number = module.cuda.current_device() if place.index is None else place.index
+        made = _allocate(chosen, f"cuda:{number}")
     copy(
         checkpoint.handle,
         list(chosen.values()),
@@ -142,8 +165,9 @@ def load(
     """The tensors of a checkpoint by name, as they are stored.
 
     path    a .safetensors file or a directory of them
-    device  "cpu": views of the mapped files, 0 bytes copied. "cuda" or "cuda:I", or such a
-            torch.device: torch tensors on that GPU, read by several threads through a ring of
+    device  "cpu": views of the mapped files, nothing is copied; what is written to them changes
+            no file. "cuda" or "cuda:I", or such a
+            torch.device: tensors on that GPU, read by several threads through a ring of
             pinned memory (6 MiB for each processor, at most 84 MiB). Tensors that follow each
             other share allocations of at most 512 MiB, which are given back when the last of
             them is gone.
@@ -154,8 +178,9 @@ def load(
             GPU, each file that is read is read whole, and hashed on the way. A flipped bit is
             a Difference (VerifyError on the CPU).
 
-    Returns {name: Tensor}, or {name: torch.Tensor} on a GPU, ready for every stream. Kernels
-    take the operands that open(path).weights[name].operands() makes of them.
+    Returns {name: torch.Tensor}, on a GPU ready for every stream. Where torch is not installed,
+    {name: Tensor}, of which np.asarray() makes arrays; open(path).tensors are such in any case.
+    Kernels take the operands that open(path).weights[name].operands() makes of them.
     Raises Error for files that are missing, truncated, changed meanwhile or contradict their
     headers, before any tensor is handed out; ResourceError where memory or the GPU fails.
     """
@@ -166,7 +191,7 @@ def load(
     if where == "cpu":
         if verify:
             commands.verify(place)
-        return {name: _view(checkpoint.tensors[name], part) for name, part in chosen.items()}
+        return _here({n: _view(checkpoint.tensors[n], part) for n, part in chosen.items()})
     if where != "cuda" and not where.startswith("cuda:"):
         raise UnsupportedError(f"device {where!r}", hint="there are cpu, cuda and cuda:I")
     return _to_device(checkpoint, chosen, where, verify)

@@ -41,6 +41,23 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return found
 
 
+def exact_dtype(name: str) -> np.dtype[Any]:
+    """numpy's dtype for one of safetensors, with those of ml_dtypes for BF16 and FP8."""
+    kind = numpy_dtype(name)
+    wanted = _DTYPES[name][1]
+    if kind.name == wanted:
+        return kind
+    try:
+        import ml_dtypes
+    except ImportError as error:
+        raise SystemFailure(
+            f"numpy has no {wanted}: {error}",
+            hint="install ml_dtypes, or take the raw bits: .array",
+        ) from error
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, wanted))
+    return found
+
+
 def import_torch() -> Any:
     """The module torch, which is needed for its tensors only."""
     try:
@@ -81,6 +98,19 @@ class Tensor:
     def strides(self) -> tuple[int, ...]:
         """In elements, as torch counts them."""
         return tuple(step // self.array.itemsize for step in self.array.strides)
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """The same bytes as an array of the right dtype; of BF16 and FP8 it is one of ml_dtypes."""
+        kind = exact_dtype(self.dtype)
+        return self.array if self.array.dtype == kind else self.array.view(kind)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """For np.asarray(), which takes what numpy() gives."""
+        array = self.numpy()
+        changed = array if dtype is None else array.astype(dtype, copy=False)
+        if copy is False and changed is not array:
+            raise ValueError(f"{self.dtype} as {np.dtype(dtype)} takes a copy")
+        return changed.copy() if copy and changed is array else changed
 
     def torch(self) -> torch.Tensor:
         """The same bytes as a torch tensor of the right dtype, with the same strides."""

@@ -9,7 +9,6 @@ import json
 import math
 import os
 import pickle
-import re
 import resource
 import shutil
 import subprocess
@@ -62,19 +61,6 @@ def commands(t, work):
     tool.run("unpack", work.at("shell"), "-o", work.at("plain-shell"), "--dtype",
              "bf16", "--quiet")
     t.check(same_files(work.at("plain"), work.at("plain-shell")), "unpack: the program's bytes")
-
-
-def options(t):
-    """All options of the commands, but those that are arguments here or are about printing."""
-    mine = {"output", "against", "dry-run", "json", "quiet", "verbose", "progress", "progress-fd",
-            "color", "help"}
-    for command, known in (("convert", tp.commands.ConvertOptions),
-                           ("unpack", tp.commands.UnpackOptions),
-                           ("verify", tp.commands.VerifyOptions)):
-        text = tool.run("help", command).stdout
-        there = set(re.findall(r"^ *(?:-\w, )?--([a-z-]+)", text, re.M)) - mine
-        here = {name.replace("_", "-") for name in known.__annotations__}
-        t.check(there == here and there, f"{command}: every option {sorted(there ^ here)}")
 
 
 class Name(str, enum.Enum):
@@ -136,9 +122,14 @@ def names_of_files(t, work):
 
 def failures(t, work):
     src = work.at("src")
-    error = raised(tp.SystemFailure, tp.convert, work.at("none"), work.at("x"), to="w4a8-ct")
-    t.check(error and error.code == 5 and error.file == work.at("none") and error.hint,
-            "convert: a missing source")
+    for function in (lambda: tp.convert(work.at("none"), work.at("x"), to="w4a8-ct"),
+                     lambda: tp.open(work.at("none")), lambda: tp.load(work.at("none"))):
+        error = raised(FileNotFoundError, function)
+        t.check(isinstance(error, tp.SystemFailure) and error.code == 5 and error.errno == 2 and
+                error.file == error.filename == work.at("none"), f"a missing source {error}")
+        again = pickle.loads(pickle.dumps(error))
+        t.check((str(again), again.errno, again.filename, again.file) ==
+                (str(error), 2, error.file, error.file), "an error of a missing file is copied")
     error = raised(tp.UsageError, tp.convert, src, work.at("x"), to="w4a8")
     t.check(error and "no format 'w4a8'" in error.message and error.hint and error.code == 2,
             "convert: an unknown format")
@@ -473,7 +464,6 @@ def main():
         subprocess.run([sys.executable, os.path.join(tool.REPO, "samples", "gen_checkpoint.py"),
                         work.at("src"), "--preset", "tiny-mixtral", "--quiet"], check=True)
         commands(t, work)
-        options(t)
         values(t, work)
         names_of_files(t, work)
         failures(t, work)

@@ -157,7 +157,7 @@ def inputs(t, work):
     """Activation scales: one number for each expert, which stands beside the weight."""
     experts = manifest.experts_of("model.layers.0.block_sparse_moe.experts",
                                   manifest.read(work.at("nvfp4-trtllm")))
-    stored = tp.load(work.at("nvfp4-trtllm"))
+    stored = tp.open(work.at("nvfp4-trtllm")).tensors
     for part, packed in experts.items():
         (suffix, output), = packed.inputs.items()
         tensor = stored[f"model.layers.0.block_sparse_moe.experts.{part}_{suffix}"]

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The Python package of python/ in this checkout, with the program and the library of $BUILD
-# (bytes/python_api.py), and the parts of its plugin for vLLM that need no vLLM
+# (bytes/python_api.py, bytes/python_words.py), and the parts of its plugin for vLLM that need no vLLM
 # (bytes/python_vllm.py).
 set -u
 # shellcheck source=tests/lib/preamble.sh
@@ -15,7 +15,7 @@ case $build in
 esac
 export PYTHONPATH="$root/python" TILEPACK_LIBRARY="$build/libtilepack.so" \
     TILEPACK_PROGRAM="$TILEPACK"
-for program in python_api python_vllm; do
+for program in python_api python_words python_vllm; do
     "$PYTHON" "$TESTS/bytes/$program.py" >"$work/log" 2>&1
     line=$(tail -n 1 "$work/log")
     good=$(echo "$line" | sed -n 's/^\([0-9]*\) passed, [0-9]* failed$/\1/p')

@@ -48,13 +48,16 @@ def check(good, name):
         print("FAIL", name, flush=True)
 
 
+def bytes_of(tensor):
+    return tensor.cpu().contiguous().view(torch.uint8).numpy().tobytes()
+
+
 def same(loaded, views):
     """Tensors of a GPU and views of the file hold the same bytes."""
     return set(loaded) == set(views) and all(
-        loaded[n].is_cuda and tuple(loaded[n].shape) == views[n].shape and
-        loaded[n].dtype == torch_dtype(views[n].dtype) and
-        loaded[n].cpu().contiguous().view(torch.uint8).numpy().tobytes()
-        == views[n].array.tobytes() for n in loaded)
+        loaded[n].is_cuda and not views[n].is_cuda and loaded[n].shape == views[n].shape and
+        loaded[n].dtype == views[n].dtype and bytes_of(loaded[n]) == bytes_of(views[n])
+        for n in loaded)
 
 
 def right():
