@@ -88,7 +88,8 @@ $(BUILD)/formats.list: CONTENT = $(FORMATS)
 $(BUILD)/models.list: CONTENT = $(MODELS)
 $(BUILD)/quantizers.list: CONTENT = $(QUANTIZERS)
 $(BUILD)/engines.list: CONTENT = $(ENGINES)
-$(BUILD)/config $(BUILD)/formats.list $(BUILD)/models.list $(BUILD)/quantizers.list $(BUILD)/engines.list: FORCE
+$(BUILD)/config $(if $(NVCC),$(CUDA_BUILD)/cuda.config) $(BUILD)/formats.list $(BUILD)/models.list \
+$(BUILD)/quantizers.list $(BUILD)/engines.list: FORCE
 	@mkdir -p $(@D)
 	@echo '$(subst ','"'"',$(CONTENT))' | cmp -s - $@ || echo '$(subst ','"'"',$(CONTENT))' > $@
 FORCE:

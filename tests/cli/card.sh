@@ -35,6 +35,9 @@ no_line() { if grep 'serve it: ' "$work/out"; then bad "$1"; else ok "$1"; fi; }
 no_line "so that none is printed"
 requires() { # directory, package
     check "$1 requires $2" grep -q "^ *\"requires\": \"$2\"," "$1/config.json"
+    check "and says how to install it" \
+        grep -q '^ *"install": "make wheel && pip install .*tilepack_llm-' "$1/config.json"
+    check "which is not from PyPI" sh -c "! grep -q 'install [^b]*tilepack-llm' '$1/config.json' '$1/README.md'"
 }
 requires kernels tilepack-llm
 for format in w4a8-cutlass fp8-deepgemm-sm100 mxfp8-blocked mxfp4-blocked; do
@@ -183,7 +186,7 @@ unread experts.0.w1 'is a single expert' --to mxfp4-blocked --no-stack
 for options in '--to mxfp8-blocked --exclude experts' '--recipe two.json'; do
     # shellcheck disable=SC2086
     answers "what is taken is served: $options" 0 'serve it: vllm serve read
-it needs: pip install' \
+it needs: make wheel && pip install' \
         of experts read --force $options
     check "and the card says it" grep -q 'vllm serve DST' read/README.md
 done
@@ -195,7 +198,7 @@ unread experts.w13 'has no activation scales' --to nvfp4-trtllm --include expert
 of experts calibrated --to nvfp4-ct --include experts -q
 "$PYTHON" "$TESTS/other/vllm/checkpoints.py" calibrated calibrated || exit 1
 answers "with activation scales" 0 'serve it: vllm serve scaled
-it needs: pip install' \
+it needs: make wheel && pip install' \
     of calibrated scaled --to nvfp4-trtllm
 
 # One card for all ways to an output, and one again of an output.

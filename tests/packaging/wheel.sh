@@ -62,6 +62,26 @@ check 'to the same bytes as well' diff -r "$work/expected" "$work/again"
 "$work/venv/bin/tilepack" convert none -o x --to w4a8-ct >/dev/null 2>&1
 check 'the command has the exit status of the program' test $? -eq 5
 
+# The lines that convert prints, and cards and config.json hold, with a pip that fetches nothing.
+mkdir -p "$work/checkout/build" "$work/first"
+ln -s "$BUILD/dist" "$work/checkout/build/dist"
+printf '#!/bin/sh\n' >"$work/first/make"
+printf '#!/bin/sh\n[ "$1" = install ] && shift && exec "%s" -m pip --disable-pip-version-check install --quiet --no-deps --force-reinstall "$@"\n' \
+    "$work/venv/bin/python" >"$work/first/pip"
+chmod +x "$work/first/make" "$work/first/pip"
+installs() { # a line, in a checkout
+    "$work/venv/bin/python" -m pip --quiet uninstall -y tilepack-llm &&
+        (cd "$work/checkout" && PATH=$work/first:$PATH sh -c "$1") &&
+        "$work/venv/bin/python" -c 'import tilepack_llm; tilepack_llm.library_version()'
+}
+"$TILEPACK" convert "$work/src" -o "$work/kernels" --to fp8-1x128 --quiet
+check 'the line of convert installs it' installs \
+    "$("$TILEPACK" convert "$work/src" -o "$work/lines" --to w4a8-cutlass | sed -n 's/^it needs: //p')"
+for made in lines kernels; do
+    check "the line in config.json of $made does" installs \
+        "$(jq -r .quantization_config.install "$work/$made/config.json")"
+done
+
 cd "$root" || exit 1
 static() { plain_make -C "$root" BUILD="$BUILD" -o "$built_config" -o wheel static; }
 archive=$BUILD/dist/tilepack-$version-linux-$(uname -m).tar.gz

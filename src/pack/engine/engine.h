@@ -163,8 +163,8 @@ const char *tp_format_readers(const struct tp_format *format, char *text, size_t
 /* Bits for each weight of a 4096 x 4096 matrix, scales and all else included. */
 double tp_format_bits(const struct tp_format *format);
 
-/* The package of Python with which an engine loads the format, or NULL. */
-const char *tp_format_package(const char *format);
+/* The engine that loads the format with a package of Python, `package`, or NULL. */
+const struct tp_engine *tp_packaged_engine(const char *format);
 
 /* A format in an engine: one of its rows. */
 struct tp_offer {

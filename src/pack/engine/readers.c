@@ -23,13 +23,13 @@ bool tp_engine_reads(const struct tp_engine *engine, const char *format)
     return false;
 }
 
-const char *tp_format_package(const char *format)
+const struct tp_engine *tp_packaged_engine(const char *format)
 {
     size_t count;
     const struct tp_engine *const *all = tp_engines(&count);
     for (size_t e = 0; e < count; e++)
         if (all[e]->package && tp_engine_reads(all[e], format))
-            return all[e]->package;
+            return all[e];
     return NULL;
 }
 

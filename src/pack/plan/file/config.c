@@ -279,17 +279,26 @@ static void add_bits(const struct tp_plan *plan, json_t *config)
         }
 }
 
-/* What loads it: what all its formats ask for, else the package that reads every format. */
-static const char *package_for(const struct used *used)
+/* What loads it, and how that is installed: what all its formats ask for, else the package that
+ * reads every format. On PyPI nobody has its name: a line that asked for it there would get what
+ * anyone may put there. */
+static void add_package(const struct used *used, json_t *config)
 {
-    const char *package = NULL;
+    const struct tp_engine *engine = NULL;
     for (size_t i = 0; i < used->count; i++) {
-        const char *own = tp_format_package(used->unit[i]->form->format->name);
-        if (!own || (package && strcmp(own, package) != 0))
-            return "tilepack-llm";
-        package = own;
+        const struct tp_engine *own = tp_packaged_engine(used->unit[i]->form->format->name);
+        if (!own || (engine && strcmp(own->package, engine->package) != 0)) {
+            engine = NULL;
+            break;
+        }
+        engine = own;
     }
-    return package ? package : "tilepack-llm";
+    tp_json_set(config, "requires", json_string(engine ? engine->package : "tilepack-llm"));
+    tp_json_set(config, "install",
+                json_string(engine && engine->install ? engine->install
+                                                      : "make wheel && pip install "
+                                                        "build/dist/tilepack_llm-*_$(uname -m).whl"
+                                                        "  # in a checkout of tilepack"));
 }
 
 /* NULL with *err set where the source's is not to be read. */
@@ -307,7 +316,7 @@ static json_t *kernel_ready(const struct tp_plan *plan, const struct used *used,
     tp_json_set(config, "quant_method", json_string("tilepack"));
     tp_json_set(config, "formats", formats);
     tp_json_set(config, "manifest", json_string("tilepack.json"));
-    tp_json_set(config, "requires", json_string(package_for(used)));
+    add_package(used, config);
     tp_json_set(config, "ignore", json_incref(kept));
     add_bits(plan, config);
     if (add_gptq_version(plan, config, err)) {
