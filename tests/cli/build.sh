@@ -42,6 +42,41 @@ check 'what all objects depend on names no format' no_format "$BUILD/config"
 check 'a source of the library: no unit program' is 'CC src/base/num.c' -W src/base/num.c
 check 'a unit program: itself' is 'CC tests/unit/test_plan.c' -W tests/unit/test_plan.c
 
+# Kernels of CUDA are compiled once, whatever C compiler takes their objects; and anew for other chips.
+mkdir -p "$work/cuda/bin"
+cat >"$work/cuda/bin/nvcc" <<'EOF'
+#!/bin/sh
+echo "$*" >>"$CALLS"
+while [ $# -gt 1 ]; do
+    case $1 in -o | -MF) : >"$2" ;; esac
+    shift
+done
+EOF
+chmod +x "$work/cuda/bin/nvcc"
+CALLS=$work/calls
+export CALLS
+kernels() { # BUILD, CC, word of make ...
+    to=$1 cc=$2
+    shift 2
+    (
+        unset MAKEFLAGS MAKELEVEL MFLAGS MAKEOVERRIDES
+        make BUILD="$to" CUDA_BUILD="$work/kernels" CC="$cc" NVCC="$work/cuda/bin/nvcc" "$@" \
+            "$work/kernels/src/kernels/cuda/cuda_caller.o" >"$work/make" 2>&1 || {
+            cat "$work/make" >&2
+            exit 1
+        }
+    )
+}
+called() { test "$(wc -l <"$CALLS")" -eq "$1"; }
+check 'a kernel is compiled' kernels "$work/one" cc
+check 'its PTX with the chip that it is for' \
+    grep -Fq 'gencode=arch=compute_90,code=[sm_90a,compute_90]' "$CALLS"
+check 'in one call' called 1
+check 'another C compiler takes it' kernels "$work/two" 'cc -pipe'
+check 'as it is' called 1
+check 'other chips' kernels "$work/two" cc CUDA_ARCHS=90a CUDA_PTX=
+check 'compile it anew' called 2
+
 own() { # file: it alone, for each instruction set of this processor
     changed -W "$1" >"$work/changed"
     grep "^CC $1 for " "$work/changed" | diff - "$work/changed" && test -s "$work/changed"

@@ -66,6 +66,7 @@ check 'the command has the exit status of the program' test $? -eq 5
 mkdir -p "$work/checkout/build" "$work/first"
 ln -s "$BUILD/dist" "$work/checkout/build/dist"
 printf '#!/bin/sh\n' >"$work/first/make"
+# shellcheck disable=SC2016 # the stub's own
 printf '#!/bin/sh\n[ "$1" = install ] && shift && exec "%s" -m pip --disable-pip-version-check install --quiet --no-deps --force-reinstall "$@"\n' \
     "$work/venv/bin/python" >"$work/first/pip"
 chmod +x "$work/first/make" "$work/first/pip"
