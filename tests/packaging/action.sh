@@ -55,7 +55,7 @@ check 'with quotes, on several lines' run "$bin:$clean" source=src 'output=a fol
     to=fp8-ct "options=--exclude 'o_proj|two \"words\"'
 --quiet
 --max-memory \"1GiB\"" verify=false
-check 'and mean what they say' diff named/model.safetensors 'a folder/$(made)/model.safetensors'
+check 'and mean what they say' "$TILEPACK" diff named 'a folder/$(made)'
 has serve "vllm serve 'a folder/\$(made)'"
 fails 'a quote without an end is an error' 1 'failed: Convert' want open "options=--exclude 'x"
 "$PYTHON" - <<'EOF' >'of importance'
@@ -82,8 +82,8 @@ fails 'an output that is damaged is found' 1 'failed: Verify' run "$PWD/wrapped:
     source=src output=lost to=fp8-ct verify=true
 mkdir taken && echo mine >taken/notes.txt
 fails 'one that is in the way is an error' 1 'failed: Convert' want taken verify=true
-has reason kind
-says '| failed | status 7 (kind): '
+has reason foreign
+says '| failed | status 7 (foreign): '
 fails 'without the input that it needs nothing begins' 1 'to: is required' \
     run "$bin:$clean" source=src output=none
 given() { # input=value ...
