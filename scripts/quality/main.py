@@ -2,13 +2,14 @@
 """Quality of quantized weights: formats and searches of tilepack, and other quantizers.
 
     main.py --program build/tilepack --dir build/quality --models build/models
-            [--page docs/quality.md] [--model LABEL] [--windows 8] [--only REGEX] [--again REGEX]
+            [--page docs/quality.md] [--as-is] [--model LABEL] [--windows 8] [--only REGEX]
+            [--again REGEX]
 
 ../quality.sh makes the environment and runs this. DIR/LABEL/rows.json keeps what was measured on a
 model: a later run measures what is not in it, and the rows whose "program method search" --again
-matches. --only: the rows that match, for a quick look; --model: one model alone. --page writes the
-page from what DIR holds; with --only nothing it measures nothing. DIR/choose.md is its
-shortest form, for the README.
+matches. --only: the rows that match, for a quick look; --model: one model alone; --windows: of the
+evaluation. --page writes the page from what DIR holds, with --as-is without a run, which needs numpy
+and safetensors alone. DIR/choose.md is its shortest form, for the README.
 """
 import os
 import re
@@ -46,7 +47,7 @@ def run_model(label, opt):
     os.makedirs(directory, exist_ok=True)
     program = conversions.Program(opt.program, directory)
     results = Results(os.path.join(directory, "rows.json"), lambda: subject_of(label, opt),
-                      lambda line: print(line, flush=True), opt.again)
+                      lambda line: print(line, flush=True), opt.again, opt.windows)
     convert(program, results, opt)
     import peers  # pylint: disable=import-outside-toplevel # torch
     for row, values_of in peers.methods(program, label == TRAINED):
@@ -65,9 +66,10 @@ def main(argv):
     p.add_argument("--windows", type=int, default=8)
     p.add_argument("--only", default="")
     p.add_argument("--again")
+    p.add_argument("--as-is", action="store_true")
     opt = p.parse_args(argv)
     os.environ |= {"TQDM_DISABLE": "1", "TRANSFORMERS_VERBOSITY": "error"}
-    for label in [opt.model] if opt.model else MODELS:
+    for label in [] if opt.as_is else [opt.model] if opt.model else MODELS:
         run_model(label, opt)
     if opt.page:
         program = conversions.Program(opt.program, opt.dir)

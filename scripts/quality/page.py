@@ -19,21 +19,21 @@ TRAINED = "gemma3"  # what AutoRound has trained
 
 INTRO = """# The quality of quantized weights
 
-Written by `make quality` ({version}). KL is how far the predictions of the quantized model are from
-those of its source, in nats for each token: 0 is the same model, less is better.
+Written by `make quality` ({version}). KL is how far the predictions of the
+quantized model are from those of its source, in nats for each token: 0 is the same model.
 
 **What is uncertain.** The models are small and lose more than large ones do. None was published in
 full precision: they were decoded from 4 to 8 bits, with noise as wide as a step of that, and the
-result is the source. Each KL is a mean over {positions} predictions of one
-English text; ± is its standard error, and that of the difference of two rows is smaller, because the
-text is the same (see [Differences](#differences)). {calibration} tokens of other texts calibrate,
-which is little for GPTQ. Only weights are quantized: what W4A8 and W4A4 do to
-activations comes on top.
+result is the source. Each KL is a mean over {positions} predictions of one English text. ± is its
+standard error; that of the difference of two rows is smaller, because the text is the same
+([Differences](#differences)). Only weights are quantized: what W4A8 and W4A4 do to activations comes
+on top.
 
 * *None* is `tilepack convert` without a search; the others are `--search mse` with `--importance`
   *magnitude* or none (*plain*), which need no data, with E[x^2] of the inputs (*importance*), or with
   their moments, too (*feedback*: `samples/moments.py` writes both); *signed* is `--signed`.
-* A format has the same values as others with its codes: [Formats of the same values](#formats-of-the-same-values).
+* Formats with the same codes have the same values
+  ([Formats of the same values](#formats-of-the-same-values)).
 * *Mean* is the mean of the changes of KL in the models against *none* of the same format.
 
 """
@@ -42,7 +42,6 @@ BELOW = """
 ## Models, texts and measure
 
 {models}
-
 * Packages of PyPI hold them as GGUF files, whose values lie on lattices of 16 to 256 levels for each
   block. That would favour formats with such levels. Each decoded value therefore got uniform noise as
   wide as a step of its block.
@@ -50,13 +49,14 @@ BELOW = """
   models in float32, with the values of `tilepack unpack`; for `w4a8-cutlass` those are what the kernel
   computes, the rounding of its tables included.
 * The evaluation is `scripts/quality/evaluation.txt`, written for this, in windows of 320 tokens. The
-  calibration is `scripts/quality/calibration.txt` and news of 2001 (the corpus of M. D. Lee in
-  `gensim`), in windows of 512. Each window stands behind the token that the tokenizer begins with.
+  calibration is {calibration} tokens of `scripts/quality/calibration.txt` and of news of 2001 (the
+  corpus of M. D. Lee in `gensim`), in windows of 512, which is little for GPTQ. Each window stands
+  behind the token that the tokenizer begins with, if it has one.
 * K and N of SmolLM2 are no multiples of 128: zero columns and rows are appended before a conversion
   and dropped after it, so that every fifth group of such a row is half empty.
 {others}* *Bits* for each weight are those of a 4096x4096 matrix, scales included. *Seconds* are those of
-  processors, as the machine was busy: of a whole `tilepack convert` of the matrices; for others of quantizing from
-  memory to memory, with the calibration of GPTQ and AutoRound.
+  processors, as the machine was busy: of a whole `tilepack convert` of the matrices; for others of
+  quantizing from memory to memory, with the calibration of GPTQ and AutoRound.
 * *SNR* is the mean over the matrices of 10 log10(sum of w^2 / sum of error^2), in dB. It is no order
   of formats.
 
@@ -114,6 +114,7 @@ class Measured:
             for row in found["rows"]:
                 self.rows.setdefault((row["method"], row["search"]), {})[label] = row
         self.labels = [label for label in labels if label in self.facts]
+        self.missing = [NAMES[label] for label in labels if label not in self.facts]
 
     def kl(self, key, label):
         """Of each prediction; None where it was not measured."""
@@ -216,14 +217,10 @@ def differences(measured):
 
 
 def all_rows(measured):
-    """Perplexity, signal to noise and seconds of every row that more than one model has, or that
-    the tables show."""
-    shown = {*INT4, *FP4, *REST}
+    """KL, perplexity, signal to noise and seconds."""
     lines = [["weights", "bits", *(f"{SHORT[label]}: KL, perplexity, SNR, seconds"
                                    for label in measured.labels)]]
-    for key, by_model in measured.rows.items():
-        if len(by_model) == 1 and key not in shown:
-            continue
+    for by_model in measured.rows.values():
         row = next(iter(by_model.values()))
         lines.append([label_of(row), bits(row["bits"]), *(
             f"{number(np.mean(r['figures']['kl']))}, {r['figures']['perplexity']:.2f}, "
@@ -267,21 +264,29 @@ def choice(measured):
 
 # ---- the page ---------------------------------------------------------------------------
 
+def not_run(measured):
+    """A sentence on what the tables lack."""
+    rows = [method for method, search in [*INT4, *FP4, *REST]
+            if not search and (method, search) not in measured.rows]
+    words = "; ".join(measured.missing + rows)
+    return f"**Not run for this page**: {words}.\n\n" if words else ""
+
+
 def page(measured, same):
     facts = [measured.facts[label] for label in measured.labels]
     positions = [f["positions"] for f in facts]
     models = "\n".join(
         f"* **{NAMES[label]}** ({PACKAGES[label]}): {f['weights'] / 1e6:.0f} million weights in "
-        f"{f['matrices']} matrices. Its perplexity is {f['perplexity']:.1f} over {f['positions']:,} "
+        f"{f['matrices']} matrices.\n  Its perplexity is {f['perplexity']:.1f} over {f['positions']:,} "
         "predictions."
         for label, f in measured.facts.items())
     return "".join([
-        INTRO.format(version=facts[0]["version"], calibration=f"{facts[0]['calibration']:,}",
+        INTRO.format(version=facts[0]["version"],
                      positions=" to ".join(f"{n:,}" for n in sorted({min(positions), max(positions)}))),
-        "## int4, groups of 128\n\n", comparison(measured, INT4),
+        not_run(measured), "## int4, groups of 128\n\n", comparison(measured, INT4),
         "\n## FP4\n\n", comparison(measured, FP4),
         "\n## 8 bits, and llama.cpp's types\n\n", comparison(measured, REST),
-        BELOW.format(models=models, others="".join(
+        BELOW.format(models=models, calibration=f"{facts[0]['calibration']:,}", others="".join(
             words for key, words in OTHERS.items() if key in measured.rows), differences=differences(measured), rows=all_rows(measured),
                      formats=formats(same))])
 

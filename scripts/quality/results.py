@@ -24,17 +24,19 @@ def title(row):
 class Results:
     """The file `path` remembers every row, so that a later run measures what is new and what the
     expression `again` finds in its title. Values that were measured already share their figures.
-    say(line) hears of each row; make_subject() makes the model when the first one needs it."""
+    say(line) hears of each row; make_subject() makes the model when the first one needs it. Rows of
+    another number of windows are forgotten."""
 
-    def __init__(self, path, make_subject, say, again=None):
+    def __init__(self, path, make_subject, say, again=None, windows=None):
         self.path, self.make_subject, self.say, self.made = path, make_subject, say, None
         self.rows, self.facts = {}, {}
         if os.path.exists(path):
             with open(path, encoding="utf-8") as f:
                 old = json.load(f)
-            self.facts = old["facts"]
-            self.rows = {title(r): r for r in old["rows"]
-                         if again is None or not re.search(again, title(r))}
+            if old["facts"].get("windows", windows) == windows:
+                self.facts = old["facts"]
+                self.rows = {title(r): r for r in old["rows"]
+                             if again is None or not re.search(again, title(r))}
 
     @property
     def subject(self):

