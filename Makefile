@@ -175,7 +175,7 @@ test-packaging:
 bench: all
 	sh scripts/bench.sh $(BUILD)
 
-# What each format and search costs a small model; writes docs/quality.md.
+# What formats and searches cost small models; writes docs/quality.md.
 quality: $(BUILD)/tilepack
 	sh scripts/quality.sh $(BUILD)
 

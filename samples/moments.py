@@ -80,7 +80,7 @@ def collect(model, windows, opt):
             module.register_forward_pre_hook(watch_experts(re.search(r"layers\.(\d+)", name)[1]))
     with torch.no_grad():
         for window in windows:
-            model(window[None], use_cache=False)
+            model.base_model(window[None], use_cache=False)  # all but the head
     return seen
 
 

@@ -8,10 +8,9 @@
 #   test     numpy, ml_dtypes, safetensors and jsonschema, for the tests (default), in BUILD/venv
 #   wheel    what `make wheel` builds with: hatchling, auditwheel, a compiler (ziglang)
 #   lint     the readers of Python of `make lint`: mypy, ruff
-#   quality  and a reader of GGUF and a tokenizer, for `make quality`
-#   llama    llama.cpp's quantizers, which `make quality` compares with
-#   torch    other quantizers that it compares with, and transformers: 6 GB
-#   llm-compressor, modelopt  writers of checkpoints, for `make test-models`: 6 GB each
+#   quality  transformers, and the quantizers that `make quality` compares with: 6 GB
+#   torch    transformers, compressed-tensors and AutoRound, for `make test-models`: 6 GB
+#   llm-compressor, modelopt  writers of checkpoints, for the same: 6 GB each
 #   cutlass  the headers of CUTLASS, for `make prove`; none of what its Python part needs
 # All but `test` lie in BUILD/venv-SET.
 set -eu
@@ -31,7 +30,6 @@ numpy==2.3.5;python_version>="3.11"'
 files="$numpy
 ml_dtypes==0.5.4
 safetensors==0.7.0"
-gguf=gguf==0.19.0
 case $set in
 test) venv=$build/venv whose='the tests' pins="$files
 jsonschema==4.26.0" ;;
@@ -43,15 +41,15 @@ lint) whose='make lint' pins="$numpy
 mypy==2.4.1
 ruff==0.17.6
 hatchling==1.33.0" ;;
-quality) whose='make quality' pins="$files
-scipy==1.15.3;python_version<\"3.11\"
-scipy==1.17.1;python_version>=\"3.11\"
-$gguf
-tokenizers==0.23.3" ;;
-llama) whose="the set 'llama'" pins="$files
-libgguf==0.2.2" ;;
+quality) whose='make quality' pins='torch==2.14.0
+transformers==5.17.0
+compressed-tensors==0.19.0
+llmcompressor==0.14.0.1
+auto-round==0.15.1
+gguf==0.19.0
+libgguf==0.2.2' ;;
 torch) whose="the set 'torch'" pins="$numpy
-$gguf
+gguf==0.19.0
 torch==2.15.0
 transformers==5.23.0
 compressed-tensors==0.20.0
@@ -67,7 +65,7 @@ requests==2.34.2
 nvidia-modelopt==0.47.0' ;;
 cutlass) whose='make prove' alone=--no-deps pins='nvidia-cutlass==4.2.0.0' ;;
 *)
-    echo "venv.sh: unknown set '$set'; the sets are test, wheel, lint, quality, llama, torch," \
+    echo "venv.sh: unknown set '$set'; the sets are test, wheel, lint, quality, torch," \
         "llm-compressor, modelopt and cutlass" >&2
     exit 2
     ;;

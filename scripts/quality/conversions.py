@@ -1,65 +1,65 @@
-"""What tilepack is asked for: every format it writes, with every search that the format has.
+"""What tilepack is asked for: the formats and searches of the tables, and every format once.
 
-The table SEARCHES names the searches of each codec; of these, what the program does not offer
-(`convert --help` tells) is left out, and named. A Conversion is timed, and its values are
-what `unpack` gives: what the reader of the format computes with.
+A conversion is timed, and its values are what `unpack` gives: what the reader of the format
+computes with.
 """
 import json
 import os
 import shutil
-import statistics
 import subprocess
 from collections import namedtuple
 
-import ml_dtypes
 import numpy as np
-from safetensors.numpy import load_file, save_file
+from safetensors import safe_open
+from safetensors.numpy import save_file
 
 import figures
 import measure
+from results import digest
 
-# Words of the label, options. FILE stands for the file of E[x^2].
-PLAIN, MAGNITUDE, FILE = ("plain", "none"), ("magnitude", "magnitude"), ("importance", "FILE")
+Variant = namedtuple("Variant", "format search options settings", defaults=((),))
 
 
-def search(kind, importance, *more):
-    word, value = importance
-    return (", ".join([kind, word, *(option.lstrip("-") for option in more)]),
-            ("--search", kind, "--importance", value, *more))
+def search(words, importance, *more):
+    """`importance` is an option's value, or the name of a file of the subject's."""
+    return (", ".join([words, *(option.lstrip("-") for option in more)]),
+            ("--search", "mse", "--importance", importance, *more))
 
 
 NONE = ("none", ())
-INT4 = [NONE, search("mse", PLAIN), search("mse", MAGNITUDE), search("mse", MAGNITUDE, "--signed"),
-        search("mse", FILE), search("mse", FILE, "--signed")]
-FP4 = [NONE, search("mse", PLAIN), search("mse", MAGNITUDE), search("mse", FILE)]
-SEARCHES = {"int4": INT4, "nvfp4": FP4, "mxfp4": FP4, "fp8": [NONE], "mxfp8": [NONE],
-            "int8": [NONE]}
-# Codes chosen for the kernel that the checkpoint is packed for later.
-MORE = {"w4a8-ct": [search("w4a8", MAGNITUDE), search("w4a8", MAGNITUDE, "--signed"),
-                    search("w4a8", FILE), search("w4a8", FILE, "--signed")]}
-
-# Formats with a parameter that counts here: its settings, each with every search.
-SET = {"w4a16-ct": [(f"group={group}",) for group in ("128", "64", "32", "channel")]}
-
-Variant = namedtuple("Variant", "format codec search options settings", defaults=((),))
+PLAIN, MAGNITUDE = search("plain", "none"), search("magnitude", "magnitude")
+IMPORTANCE, FEEDBACK = search("importance", "importance"), search("feedback", "moments")
 
 
-def variants(formats, help_text):
-    """(those that can be run, those that the program does not offer), by codec, the form of
-    compressed-tensors first; `formats` as in `tilepack formats --json`. Not those that only move
-    the source's numbers: nothing is lost in them."""
-    able, unable = [], []
-    written = [entry for entry in formats
-               if not entry.get("input_only") and entry["codec"] != "float"]
-    for entry in sorted(written, key=lambda e: (e["codec"], not e["name"].endswith("-ct"))):
-        name, codec = entry["name"], entry["codec"]
-        searches = SEARCHES[codec] + MORE.get(name, [])
-        for settings in SET.get(name, [()]):
-            for words, options in searches:
-                offered = all(o in help_text for o in options if o.startswith("--"))
-                (able if offered else unable).append(
-                    Variant(name, codec, words, options, settings))
-    return able, unable
+def signed(one):
+    return one[0] + ", signed", (*one[1], "--signed")
+
+
+# What the tables compare, on every model.
+COMPARED = {
+    "w4a16-ct": [NONE, MAGNITUDE, signed(MAGNITUDE), IMPORTANCE, signed(IMPORTANCE), FEEDBACK,
+                 signed(FEEDBACK)],
+    "w4a8-cutlass": [NONE, MAGNITUDE, signed(MAGNITUDE), signed(IMPORTANCE), signed(FEEDBACK)],
+    "nvfp4-ct": [NONE, PLAIN, IMPORTANCE, FEEDBACK],
+    "mxfp4-ct": [NONE, PLAIN, IMPORTANCE, FEEDBACK],
+    "fp8-dynamic-ct": [NONE], "fp8-deepseek": [NONE], "mxfp8-ct": [NONE], "int8-ct": [NONE],
+    "w8a16-machete": [NONE]}
+# Formats with a parameter that counts here, and its settings.
+SET = {"w4a16-ct": [("group=128",), ("group=64",), ("group=32",), ("group=channel",)]}
+
+
+def compared():
+    return [Variant(name, *one) for name, searches in COMPARED.items() for one in searches]
+
+
+def everything(formats):
+    """Every format that quantizes, without a search, the forms of compressed-tensors first;
+    `formats` as in `tilepack formats --json`. Not those that only move the source's numbers:
+    nothing is lost in them."""
+    in_order = sorted(formats, key=lambda entry: not entry["name"].endswith("-ct"))
+    return [Variant(entry["name"], *NONE, settings) for entry in in_order
+            if not entry.get("input_only") and entry["codec"] != "float"
+            for settings in SET.get(entry["name"], [()])]
 
 
 def to_set(settings):
@@ -69,8 +69,8 @@ def to_set(settings):
 class Program:
     """The command, and a directory for what it writes."""
 
-    def __init__(self, path, directory, rounds):
-        self.path, self.directory, self.rounds = path, directory, rounds
+    def __init__(self, path, directory):
+        self.path, self.directory = path, directory
         self.packed = os.path.join(directory, "packed")
         self.plain = os.path.join(directory, "plain")
 
@@ -78,40 +78,43 @@ class Program:
         return subprocess.run([self.path, *args], stdout=subprocess.PIPE, check=True,
                               text=True).stdout
 
-    def variants(self):
-        return variants(json.loads(self.ask("formats", "--json"))["formats"],
-                        self.ask("convert", "--help"))
+    def formats(self):
+        return json.loads(self.ask("formats", "--json"))["formats"]
 
     def bits(self, name, settings=()):
         """Bits for each weight of a matrix of 4096 x 4096, scales included."""
         path = os.path.join(self.directory, "square.safetensors")
         if not os.path.exists(path):
             save_file({"model.layers.0.mlp.up_proj.weight":
-                       np.zeros((4096, 4096), dtype=ml_dtypes.bfloat16)}, path)
+                       np.zeros((4096, 4096), dtype=np.float16)}, path)
         unit, = json.loads(self.ask("plan", path, "--to", name, *to_set(settings), "--weights-only",
                                     "--json", "--quiet"))["units"]
         return 8 * sum(output["bytes"] for output in unit["outputs"]) / 4096**2
 
-    def values(self, variant, subject, importance_file):
-        """({name: float32[N,K]}, seconds of the conversion) of the subject's matrices."""
-        options = [importance_file if o == "FILE" else o for o in variant.options]
-        seconds = []
-        for _ in range(self.rounds):
-            shutil.rmtree(self.packed, ignore_errors=True)
-            seconds.append(measure.run(
-                self.path, "convert", subject.checkpoint, "-o", self.packed, "--to",
-                variant.format, "--device", "cpu", "--quiet", "--weights-only",
-                *to_set(variant.settings), *options).seconds)
-        shutil.rmtree(self.plain, ignore_errors=True)
-        self.ask("unpack", self.packed, "-o", self.plain, "--dtype", "f32", "--quiet")
-        stored = {}
-        for path in measure.files_of(self.plain):
-            stored |= load_file(path)
-        self.check_converted(subject)
+    def values(self, variant, subject, checkpoint=None):
+        """({name: float32[N,K]}, processor seconds of the conversion) of the subject's matrices,
+        or of a checkpoint of the same model that others have quantized."""
+        options = [subject.files.get(o, o) if before == "--importance" else o
+                   for before, o in zip(("", *variant.options), variant.options)]
         for directory in (self.packed, self.plain):
-            shutil.rmtree(directory)
-        return ({name: figures.crop(stored[name], like)
-                 for name, like in subject.source.items()}, statistics.median(seconds))
+            shutil.rmtree(directory, ignore_errors=True)
+        done = measure.run(self.path, "convert", checkpoint or subject.checkpoint, "-o",
+                           self.packed, "--to", variant.format, "--device", "cpu", "--quiet",
+                           "--weights-only", *to_set(variant.settings), *options)
+        values = self.unpacked(self.packed, subject)
+        self.check_converted(subject)
+        shutil.rmtree(self.packed)
+        return values, done.cpu
+
+    def unpacked(self, checkpoint, subject):
+        self.ask("unpack", checkpoint, "-o", self.plain, "--dtype", "f32", "--quiet")
+        values = {}
+        for path in measure.files_of(self.plain):
+            with safe_open(path, "np") as f:
+                values |= {name: figures.crop(f.get_tensor(name), subject.source[name])
+                           for name in f.keys() if name in subject.source}
+        shutil.rmtree(self.plain)
+        return values
 
     def takes(self, variant, subject):
         """Whether every matrix of the subject would be converted: some formats hold experts
@@ -132,7 +135,25 @@ class Program:
             raise SystemExit(f"quality: {len(kept)} matrices were not converted: {min(kept)}")
 
 
-def save_importance(path, subject, multiple):
-    """The file that --importance takes: one F32 [K] for each matrix, K as in the checkpoint."""
-    save_file({name: figures.pad(h, multiple) for name, h in subject.importance.items()},
-              path)
+# ---- formats of the same values ---------------------------------------------------------
+
+class Matrix:
+    """A model of one matrix of random numbers."""
+
+    def __init__(self, directory):
+        name = "model.layers.0.mlp.up_proj.weight"
+        values = np.random.default_rng(1).standard_normal((512, 512), dtype=np.float32) * 0.02
+        self.source, self.files = {name: values}, {}
+        self.checkpoint = os.path.join(directory, "matrix.safetensors")
+        save_file(self.source, self.checkpoint)
+
+
+def same_values(program):
+    """[(bits, formats that give the same values)] of the formats that take a matrix alone, without
+    a search."""
+    subject, groups = Matrix(program.directory), {}
+    for v in everything(program.formats()):
+        if program.takes(v, subject):
+            groups.setdefault(digest(program.values(v, subject)[0]), []).append(v)
+    return sorted((program.bits(vs[0].format, vs[0].settings),
+                   [" ".join([v.format, *v.settings]) for v in vs]) for vs in groups.values())

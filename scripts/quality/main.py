@@ -1,139 +1,79 @@
 #!/usr/bin/env python3
-"""Quality of quantized weights: every format and search of tilepack, and other quantizers.
+"""Quality of quantized weights: formats and searches of tilepack, and other quantizers.
 
     main.py --program build/tilepack --dir build/quality --models build/models
-            [--llama PYTHON] [--torch PYTHON] [--page docs/quality.md] [--only REGEX]
+            [--page docs/quality.md] [--as-is] [--model LABEL] [--windows 8] [--only REGEX]
             [--again REGEX]
 
-../quality.sh makes the environments and runs this. Two models are quantized (subjects.py),
-and what is lost is measured on both. PYTHON are the interpreters of the environments that
-hold the other quantizers; what has none is left out, and the page says so. DIR gets
-quality.md (the page), choose.md (its shortest form, for the README) and quality.json; --page
-copies the page. --only: the methods whose name matches, for a quick look. DIR/rows.json keeps
-what was measured: a later run measures only what is not in it, such as a new format, and the
-rows whose "program method search" --again matches ('' for all, '^tilepack' for those of tilepack).
+../quality.sh makes the environment and runs this. DIR/LABEL/rows.json keeps what was measured on a
+model: a later run measures what is not in it, and the rows whose "program method search" --again
+matches. --only: the rows that match, for a quick look; --model: one model alone; --windows: of the
+evaluation. --page writes the page from what DIR holds, with --as-is without a run, which needs numpy
+and safetensors alone. DIR/choose.md is its shortest form, for the README.
 """
-import json
 import os
 import re
-import shutil
-import subprocess
 import sys
-import time
-
-import numpy as np
-from safetensors.numpy import load_file, save_file
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
 # pylint: disable=wrong-import-position
 import conversions
-import figures
 import measure
 import page
-import peer
-import subjects
-from results import Results
+from results import Results, title
+
+MODELS = ["smollm2", "gemma3", "qwen2.5"]
+TRAINED = "gemma3"  # by AutoRound: the smallest whose shapes kernels take as they are
 
 
-def convert_all(program, results, files, only):
-    """Every variant of tilepack; returns those that it does not offer, and the formats that do
-    not take every matrix of every model."""
-    able, unable = program.variants()
-    partial = {v.format for v in able if v.search == "none"
-               and not all(program.takes(v, subject) for subject in results.models)}
-    for v in able:
-        if v.format not in partial and re.search(only, " ".join([v.format, *v.settings,
-                                                                 v.search])):
-            results.add({"program": "tilepack", "method": " ".join([v.format, *v.settings]),
-                         "search": v.search,
-                         "codec": v.codec, "bits": program.bits(v.format, v.settings)},
-                        lambda subject, v=v: program.values(v, subject, files[subject.label]))
-    return unable, sorted(partial)
+def subject_of(label, opt):
+    import subjects  # pylint: disable=import-outside-toplevel # torch, which the page does not need
+    return subjects.Subject(label, opt.models, os.path.join(opt.dir, label), opt.windows)
 
 
-def quantize_elsewhere(python, script, results, files, opt):
-    """Every method of one environment."""
-    if not python:
-        raise peer.Ended("not installed")
-    child, out = peer.Peer(python, os.path.join(HERE, script)), os.path.join(opt.dir, "peer.st")
-
-    def values_of(method):
-        def run(subject):
-            seconds = child.quantize(method, subject.checkpoint, files[subject.label], out)
-            values = load_file(out)
-            os.unlink(out)
-            return {name: figures.crop(values[name], like)
-                    for name, like in subject.source.items()}, seconds
-        return run
-
-    for entry in child.methods:
-        if re.search(opt.only, entry["method"]):
-            results.add(entry | {"search": "", "codec": ""}, values_of(entry["method"]))
-    child.close()
+def convert(program, results, opt):
+    for v in conversions.compared():
+        row = {"program": "tilepack", "method": " ".join([v.format, *v.settings]),
+               "search": v.search}
+        if re.search(opt.only, title(row)):
+            row["bits"] = program.bits(v.format, v.settings)
+            results.add(row, lambda subject, v=v: program.values(v, subject))
 
 
-def check(opt, language, sentence):
-    """The figures of check_torch.py."""
-    at = {name: os.path.join(opt.dir, name) for name in
-          ("checks.npz", "calibration.txt", "importance-plain.safetensors")}
-    np.savez(at["checks.npz"], tokens=language.tokens[0],
-             log_probabilities=language.reference[0], sentence=sentence.sentences[0],
-             embedding=sentence.reference[0])
-    with open(at["calibration.txt"], "w", encoding="utf-8") as f:
-        f.write("\n\n".join(subjects.text("calibration")))
-    save_file(language.importance, at["importance-plain.safetensors"])
-    done = subprocess.run(
-        [opt.torch, os.path.join(HERE, "check_torch.py"), opt.dir, language.plain,
-         language.gguf, sentence.checkpoint], stdout=subprocess.PIPE, text=True, check=True)
-    result = json.loads(done.stdout.splitlines()[-1])
-    print(f"transformers: {result}", flush=True)
-    return result
+def run_model(label, opt):
+    directory = os.path.join(opt.dir, label)
+    os.makedirs(directory, exist_ok=True)
+    program = conversions.Program(opt.program, directory)
+    results = Results(os.path.join(directory, "rows.json"), lambda: subject_of(label, opt),
+                      lambda line: print(line, flush=True), opt.again, opt.windows)
+    convert(program, results, opt)
+    import peers  # pylint: disable=import-outside-toplevel # torch
+    for row, values_of in peers.methods(program, label == TRAINED):
+        if re.search(opt.only, title(row)):
+            results.add(row, values_of)
+    if results.made:
+        results.facts = results.made.facts() | {"version": program.ask("--version").strip()}
+        results.remember()
 
 
 def main(argv):
-    p = measure.options(__doc__, rounds=3)
+    p = measure.options(__doc__, rounds=1)
     p.add_argument("--models", required=True)
-    p.add_argument("--llama", help="interpreter of the environment with libgguf")
-    p.add_argument("--torch", help="interpreter of the environment with torch")
     p.add_argument("--page")
+    p.add_argument("--model", choices=MODELS)
+    p.add_argument("--windows", type=int, default=8)
     p.add_argument("--only", default="")
     p.add_argument("--again")
+    p.add_argument("--as-is", action="store_true")
     opt = p.parse_args(argv)
-    os.environ |= {"TQDM_DISABLE": "1", "TRANSFORMERS_VERBOSITY": "error"}  # of the others
-    os.makedirs(opt.dir, exist_ok=True)
-    start = time.monotonic()
-    language = subjects.LanguageModel(os.path.join(opt.models, "smollm2", "model.gguf"), opt.dir)
-    sentence = subjects.SentenceModel(os.path.join(opt.models, "minilm"))
-    models, files = [language, sentence], {}
-    for subject in models:
-        files[subject.label] = os.path.join(opt.dir, f"importance-{subject.label}.safetensors")
-        conversions.save_importance(files[subject.label], subject, subjects.MULTIPLE)
-    result = {"perplexity": language.measure(language.source)["perplexity"],
-              "calibration_tokens": language.calibration_tokens, "rounds": opt.rounds,
-              "window": subjects.WINDOW, "sentences": len(sentence.sentences)}
-    print(f"source: perplexity {result['perplexity']:.4f}", flush=True)
-    if opt.torch:
-        result["check"] = check(opt, language, sentence)
-    results = Results(models, lambda line: print(line, flush=True),
-                      os.path.join(opt.dir, "rows.json"), opt.again)
-    program = conversions.Program(opt.program, opt.dir, opt.rounds)
-    result["version"] = program.ask("--version").strip()
-    result["not_offered"], result["partial"] = convert_all(program, results, files, opt.only)
-    result["left_out"] = []
-    for name in ("llama", "torch"):
-        try:
-            quantize_elsewhere(getattr(opt, name), f"peer_{name}.py", results, files, opt)
-        except peer.Ended as problem:
-            result["left_out"].append(f"`{name}`: {problem}")
-    result |= {"rows": results.rows, "processors": len(measure.processors()),
-               "seconds": time.monotonic() - start + results.spared}
-    measure.save(opt.dir, "quality", page.page(result), result)
-    with open(os.path.join(opt.dir, "choose.md"), "w", encoding="utf-8") as f:
-        f.write(page.choice(result))
+    os.environ |= {"TQDM_DISABLE": "1", "TRANSFORMERS_VERBOSITY": "error"}
+    for label in [] if opt.as_is else [opt.model] if opt.model else MODELS:
+        run_model(label, opt)
     if opt.page:
-        shutil.copyfile(os.path.join(opt.dir, "quality.md"), opt.page)
+        program = conversions.Program(opt.program, opt.dir)
+        page.write(opt.dir, MODELS, conversions.same_values(program), opt.page)
 
 
 if __name__ == "__main__":

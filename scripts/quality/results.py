@@ -1,9 +1,8 @@
-"""Collects the rows of the page and spares what was measured already, in this run or before."""
+"""Rows of one model, and what was measured already, in this run or before."""
 import hashlib
 import json
 import os
 import re
-import time
 
 import numpy as np
 
@@ -23,58 +22,45 @@ def title(row):
 
 
 class Results:
-    """Rows of the page. Values that were measured already are not measured again, and
-    methods that give the same values of every matrix share a row. say(line) hears of each.
+    """The file `path` remembers every row, so that a later run measures what is new and what the
+    expression `again` finds in its title. Values that were measured already share their figures.
+    say(line) hears of each row; make_subject() makes the model when the first one needs it. Rows of
+    another number of windows are forgotten."""
 
-    path: a file that remembers every row, so that a later run measures what is new and what
-    the expression `again` finds in its title; None: nothing is remembered."""
-
-    def __init__(self, models, say, path=None, again=None):
-        self.models, self.say, self.rows, self.known = models, say, [], {}
-        self.path, self.kept, self.spared = path, {}, 0
-        if path and os.path.exists(path):
+    def __init__(self, path, make_subject, say, again=None, windows=None):
+        self.path, self.make_subject, self.say, self.made = path, make_subject, say, None
+        self.rows, self.facts = {}, {}
+        if os.path.exists(path):
             with open(path, encoding="utf-8") as f:
-                self.kept = {title(r): r for r in json.load(f)
+                old = json.load(f)
+            if old["facts"].get("windows", windows) == windows:
+                self.facts = old["facts"]
+                self.rows = {title(r): r for r in old["rows"]
                              if again is None or not re.search(again, title(r))}
+
+    @property
+    def subject(self):
+        if self.made is None:
+            self.made = self.make_subject()
+        return self.made
 
     def add(self, row, values_of):
         """values_of(subject) -> (values, seconds)."""
-        old = self.kept.get(title(row))
-        if old:
-            row |= {key: old[key] for key in ("figures", "seconds", "values", "took")}
-            self.spared += old["took"]
-            self.known |= zip(old["values"], old["figures"].values())
-            self.say(f"{title(row)}: as before")
-        else:
-            self.measure(row, values_of)
-            self.kept[title(row)] = row.copy()
-            self.remember()
-        row["also"] = []
-        twin = next((r for r in self.rows if r["values"] == row["values"]), None)
-        if twin:
-            twin["also"].append(row)
-        else:
-            self.rows.append(row)
-
-    def measure(self, row, values_of):
-        start = time.monotonic()
-        row |= {"figures": {}, "seconds": {}, "values": []}
-        for subject in self.models:
-            values, row["seconds"][subject.label] = values_of(subject)
-            key = digest(values)
-            row["values"].append(key)
-            if key not in self.known:
-                bad = [n for n, v in values.items() if not np.isfinite(v).all()]
-                if bad:
-                    raise SystemExit(f"quality: {row['method']}: values of {bad[0]} are not "
-                                     "finite")
-                self.known[key] = subject.measure(values)
-            row["figures"][subject.label] = self.known[key]
-        row["took"] = time.monotonic() - start
-        self.say(f"{row['program']}: {row['method']} {row['search']}: {row['took']:.0f} s")
+        if title(row) in self.rows:
+            return
+        values, row["seconds"] = values_of(self.subject)
+        bad = [n for n, v in values.items() if not np.isfinite(v).all()]
+        if bad:
+            raise SystemExit(f"quality: {title(row)}: values of {bad[0]} are not finite")
+        row["values"] = digest(values)
+        twin = next((r for r in self.rows.values() if r["values"] == row["values"]), None)
+        row["figures"] = twin["figures"] if twin else self.subject.measure(values)
+        self.rows[title(row)] = row
+        self.remember()
+        self.say(f"{self.subject.label}: {title(row)}: KL {np.mean(row['figures']['kl']):.4f}, "
+                 f"perplexity {row['figures']['perplexity']:.2f}, {row['seconds']:.1f} s")
 
     def remember(self):
-        if self.path:
-            with open(self.path + ".new", "w", encoding="utf-8") as f:
-                json.dump(list(self.kept.values()), f, indent=1)
-            os.replace(self.path + ".new", self.path)
+        with open(self.path + ".new", "w", encoding="utf-8") as f:
+            json.dump({"facts": self.facts, "rows": list(self.rows.values())}, f)
+        os.replace(self.path + ".new", self.path)

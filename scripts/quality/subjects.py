@@ -1,150 +1,185 @@
-"""The two models that are quantized, each with the task that shows what it lost.
+"""The language models that are quantized: out of GGUF files, with what they see and say.
 
-A Subject has
-    label, checkpoint    the directory that is converted; its matrices are padded
-    config, source       config.json, and {name: float32[N,K]} of the matrices, not padded
-    importance           {name: E[x_k^2]} of their inputs over the calibration text
-    measure(values)      figures of the same matrices with other values
-Work is spread over threads by window or sentence; numpy's BLAS should have one of its own.
-Figures do not depend on the number of threads.
+A GGUF file holds 4 to 8 bits of each weight, and a format whose levels lie as they do would look
+better than it is. So each decoded value gets noise as wide as a step of its block, and what that
+gives in bf16 is the source of everything. transformers decodes the files and runs the models.
 """
-import json
+import argparse
+import importlib.util
 import os
-from concurrent.futures import ThreadPoolExecutor
+import shutil
 
+import gguf
 import numpy as np
-from safetensors.numpy import load_file
-from tokenizers import Tokenizer
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
-import bert
 import figures
-import llama
-import smollm2
 
 MULTIPLE = 128  # of N and K, which every format of linear layers takes
-WINDOW = 320    # tokens; eight of them in 2,560
+WINDOW, SEEN, RANK = 320, 512, 64  # tokens of a window that is predicted, and calibrated with
+CALIBRATION = 16  # windows
 HERE = os.path.dirname(os.path.abspath(__file__))
+# Bytes of a block of each type of GGUF: those of its codes, and what is in some of them when all
+# codes are 1 and the rest is 0.
+CODES = {"Q4_1": ((4, 20), (4, 20), 0x11), "Q5_0": ((2, 22), (6, 22), 0x11),
+         "Q8_0": ((2, 34), (2, 34), 1), "Q4_K": ((16, 144), (16, 144), 0x11),
+         "Q6_K": ((0, 192), (0, 128), 0x11)}
 
+
+def moments():
+    """samples/moments.py, a program, as a module."""
+    path = os.path.join(HERE, "../../samples/moments.py")
+    spec = importlib.util.spec_from_file_location("moments", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# ---- the source -------------------------------------------------------------------------
+
+def steps(decode, data, kind):
+    """How far the levels of each value's block are apart."""
+    codes, ones, one = CODES[kind.name]
+    blocks = data.reshape(-1, gguf.GGML_QUANT_SIZES[kind][1]).copy()
+    blocks[:, slice(*codes)] = 0
+    none = decode(blocks.reshape(data.shape), kind)
+    blocks[:, slice(*ones)] = one
+    return np.abs(decode(blocks.reshape(data.shape), kind) - none)
+
+
+def dithered(decode, rng):
+    """gguf.dequantize, with noise."""
+    def run(data, kind):
+        values = decode(data, kind)
+        if kind.name in ("F32", "F16", "BF16"):
+            return values
+        noise = rng.random(values.shape, dtype=np.float32) - np.float32(0.5)
+        return values + noise * steps(decode, data, kind)
+    return run
+
+
+def make_source(path, directory):
+    """The checkpoint in bf16, with its tokenizer."""
+    decode, folder = gguf.dequantize, os.path.dirname(path)
+    gguf.dequantize = dithered(decode, np.random.default_rng(1))  # transformers calls it
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            folder, gguf_file=os.path.basename(path), dtype=torch.float32)
+    finally:
+        gguf.dequantize = decode
+    model.hf_quantizer = None  # it is a plain model now
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
+    model.to(torch.bfloat16).save_pretrained(directory + ".new")
+    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=os.path.basename(path))
+    tokenizer.save_pretrained(directory + ".new")
+    os.rename(directory + ".new", directory)
+
+
+def make_matrices(source, directory, names):
+    """What is converted: the matrices alone, with zero rows and columns up to a multiple, for
+    formats that want one."""
+    os.makedirs(directory + ".new")
+    shutil.copy(os.path.join(source, "config.json"), directory + ".new")
+    tensors = load_file(os.path.join(source, "model.safetensors"))
+    save_file({name: padded(tensors[name]) for name in names},
+              os.path.join(directory + ".new", "model.safetensors"), {"format": "pt"})
+    os.rename(directory + ".new", directory)
+
+
+def padded(tensor, dims=2):
+    """Zeros behind the first dimensions, up to a multiple; the last one may be ranks."""
+    missing = [-size % MULTIPLE for size in tensor.shape[:dims]]
+    if not any(missing):
+        return tensor.contiguous()
+    out = tensor.new_zeros([size + more for size, more in zip(tensor.shape, missing)]
+                           + list(tensor.shape[dims:]))
+    out[tuple(slice(size) for size in tensor.shape)] = tensor
+    return out
+
+
+# ---- a model ----------------------------------------------------------------------------
 
 def text(name):
     with open(os.path.join(HERE, name + ".txt"), encoding="utf-8") as f:
-        return figures.paragraphs(f.read())
-
-
-class Collector:
-    """Sums of the squares of what matrices are multiplied with."""
-
-    def __init__(self):
-        self.sums, self.counts = {}, {}
-
-    def __call__(self, name, x):
-        self.add(name, np.einsum("mk,mk->k", x, x, dtype=np.float64), len(x))
-
-    def add(self, name, squares, count):
-        self.sums[name] = self.sums.get(name, 0) + squares
-        self.counts[name] = self.counts.get(name, 0) + count
-
-    def means(self):
-        return {n: (self.sums[n] / self.counts[n]).astype(np.float32) for n in self.sums}
+        return "\n\n".join(figures.paragraphs(f.read()))
 
 
 class Subject:
-    def __init__(self, label, checkpoint, config, source):
-        self.label, self.checkpoint, self.config = label, checkpoint, config
-        self.source, self.importance = source, {}
-        self.pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+    """label; checkpoint, the directory that is converted; source {name: float32[N,K]}; files
+    of what --importance takes: mean squares alone, and with moments."""
 
-    def collect(self, run, inputs):
-        """Sets the importance; run(input, observe) is the forward pass. Sums are added in
-        the order of the inputs."""
-        def of(one):
-            part = Collector()
-            run(one, part)
-            return part
+    def __init__(self, label, models, directory, windows):
+        self.label, self.plain = label, os.path.join(directory, "source")
+        if not os.path.isdir(self.plain):
+            make_source(os.path.join(models, label, "model.gguf"), self.plain)
+        self.model = AutoModelForCausalLM.from_pretrained(self.plain, dtype=torch.float32).eval()
+        self.tokenizer = AutoTokenizer.from_pretrained(self.plain)
+        head = self.model.get_output_embeddings()
+        self.linears = {name + ".weight": module for name, module in self.model.named_modules()
+                        if isinstance(module, torch.nn.Linear) and module is not head}
+        self.source = {name: module.weight.detach().numpy().copy()
+                       for name, module in self.linears.items()}
+        self.checkpoint = os.path.join(directory, "matrices")
+        if not os.path.isdir(self.checkpoint):
+            make_matrices(self.plain, self.checkpoint, self.source)
+        with open(os.path.join(models, "news", "text.txt"), encoding="utf-8") as f:
+            news = f.read()
+        self.calibration = self.windows(text("calibration") + "\n\n" + news, SEEN)
+        self.tokens = self.windows(text("evaluation"), WINDOW)[:windows]
+        self.files = {kind: os.path.join(directory, kind + ".safetensors")
+                      for kind in ("importance", "moments")}
+        if not all(map(os.path.exists, self.files.values())):
+            self.collect()
+        self.reference = [self.predictions(window) for window in self.tokens]
+        self.perplexity = figures.perplexity(np.concatenate(
+            [figures.surprise(p, window[1:].numpy())
+             for p, window in zip(self.reference, self.tokens)]))
 
-        total = Collector()
-        for part in self.pool.map(of, inputs):
-            for name, squares in part.sums.items():
-                total.add(name, squares, part.counts[name])
-        self.importance = total.means()
+    def windows(self, words, length):
+        """[windows, length], each behind what the tokenizer begins a text with."""
+        begin = self.tokenizer("").input_ids
+        tokens = self.tokenizer(words, add_special_tokens=False).input_ids
+        body = figures.windows(tokens, length - len(begin))
+        return torch.from_numpy(np.concatenate(
+            [np.broadcast_to(np.array(begin, dtype=np.int64), (len(body), len(begin))), body], 1))
 
-    def weight_figures(self, values):
-        """Signal to noise of the matrices in dB: mean, least, and mean weighted by importance."""
-        def of(name):
-            return (figures.snr_db(self.source[name], values[name]),
-                    figures.snr_db(self.source[name], values[name], self.importance[name]))
+    def collect(self):
+        module, opt = moments(), argparse.Namespace(rank=RANK, least=0)
+        found = module.results(module.collect(self.model, self.calibration[:CALIBRATION], opt), opt)
+        h = {name: padded(found[name], 1) for name in self.source}
+        save_file(h, self.files["importance"])
+        save_file(h | {name + ".v": padded(found[name + ".v"], 1) for name in self.source},
+                  self.files["moments"])
 
-        plain, weighted = np.array(list(self.pool.map(of, self.source))).T
-        return {"snr": plain.mean(), "snr_least": plain.min(), "snr_weighted": weighted.mean()}
+    # ---- what it says --------------------------------------------------------------------
 
+    def predictions(self, window):
+        """Log-probabilities [tokens - 1, vocabulary] of what follows each token."""
+        with torch.no_grad():
+            hidden = self.model.base_model(window[None], use_cache=False).last_hidden_state[0, :-1]
+            return torch.log_softmax(self.model.get_output_embeddings()(hidden), -1).numpy()
 
-class LanguageModel(Subject):
-    """Perplexity, and divergence from the source's predictions, of each next token."""
-
-    def __init__(self, gguf_path, directory):
-        self.gguf, self.plain = gguf_path, os.path.join(directory, "smollm2")
-        padded = os.path.join(directory, "smollm2-padded")
-        config, tensors, tokenizer = smollm2.prepare(gguf_path, self.plain, padded, MULTIPLE)
-        super().__init__("SmolLM2-135M", padded, config,
-                         {name: tensors[name] for name in llama.linear_names(config)})
-        self.model = llama.Llama(config, tensors)
-        self.tokens, calibration = (
-            figures.windows(tokenizer.encode("\n\n".join(text(name))).ids, WINDOW)
-            for name in ("evaluation", "calibration"))
-        self.collect(lambda w, observe: self.model.hidden(w[None], self.source, observe),
-                     calibration)
-        self.calibration_tokens = calibration.size
-        self.reference = list(self.pool.map(self.predictions(self.source), self.tokens))
-
-    def predictions(self, values):
-        """Log-probabilities [window - 1, vocabulary] of one window."""
-        def run(window):
-            hidden = self.model.hidden(window[None], values)[0, :-1]
-            return figures.log_softmax(self.model.logits(hidden))
-        return run
-
-    def measure(self, values):
-        predict = self.predictions(values)
-
-        def of(i):
-            changed = predict(self.tokens[i])
-            return (figures.divergence(self.reference[i], changed),
-                    figures.surprise(changed, self.tokens[i, 1:]))
-
-        kl, surprise = (np.concatenate(parts)
-                        for parts in zip(*self.pool.map(of, range(len(self.tokens)))))
-        return self.weight_figures(values) | {
-            "perplexity": figures.perplexity(surprise), "kl": kl.mean(),
-            "kl_error": figures.standard_error(kl), "positions": len(kl)}
-
-
-class SentenceModel(Subject):
-    """1 - cosine between the embeddings of each sentence before and after."""
-
-    def __init__(self, checkpoint):
-        with open(os.path.join(checkpoint, "config.json"), encoding="utf-8") as f:
-            config = json.load(f)
-        tensors = load_file(os.path.join(checkpoint, "model.safetensors"))
-        super().__init__("MiniLM-L6", checkpoint, config,
-                         {name: tensors[name] for name in bert.linear_names(config)})
-        self.model = bert.Bert(config, tensors)
-        tokenizer = Tokenizer.from_file(os.path.join(checkpoint, "tokenizer.json"))
-        tokenizer.no_padding()
-        self.sentences, calibration = (
-            [np.array(tokenizer.encode(s).ids) for p in text(name) for s in sentences(p)]
-            for name in ("evaluation", "calibration"))
-        self.collect(lambda s, observe: self.model.sentence(s, self.source, observe), calibration)
-        self.reference = self.embed(self.source)
-
-    def embed(self, values):
-        return np.stack(list(self.pool.map(lambda s: self.model.sentence(s, values),
-                                           self.sentences)))
+    def put(self, values):
+        for name, module in self.linears.items():
+            module.weight.data.copy_(torch.from_numpy(values[name]))
 
     def measure(self, values):
-        distance = figures.cosine_distance(self.reference, self.embed(values))
-        return self.weight_figures(values) | {
-            "distance": distance.mean(), "distance_error": figures.standard_error(distance)}
+        """KL of each prediction against the source's, in nats; perplexity; signal to noise."""
+        self.put(values)
+        kl, surprise = [], []
+        for reference, window in zip(self.reference, self.tokens):
+            changed = self.predictions(window)
+            kl += figures.divergence(reference, changed).tolist()
+            surprise += figures.surprise(changed, window[1:].numpy()).tolist()
+        self.put(self.source)
+        return {"kl": [float(f"{x:.5g}") for x in kl], "perplexity": figures.perplexity(surprise),
+                "snr": float(np.mean([figures.snr_db(w, values[name])
+                                      for name, w in self.source.items()]))}
 
-
-def sentences(paragraph):
-    return [part.strip(" .") + "." for part in paragraph.split(". ")]
+    def facts(self):
+        return {"perplexity": self.perplexity, "windows": len(self.tokens), "positions": sum(map(len, self.reference)),
+                "matrices": len(self.source), "weights": sum(w.size for w in self.source.values()),
+                "calibration": self.calibration[:CALIBRATION].numel()}

@@ -155,13 +155,13 @@ checked=$((checked + 13))
 "${PYTHON:-python3}" - "$root" "$program" <<'PYTHON' || fail 'offers contradict other facts'
 import json, re, subprocess, sys
 root, program = sys.argv[1:]
-page = open(f"{root}/docs/quality.md").read().split("## MiniLM")[1].split("\n## ")[0]
+page = open(f"{root}/docs/quality.md").read().split("## Formats of the same values")[1].split("\n## ")[0]
 measured = {}
 for line in page.splitlines():
     cells = [cell.strip() for cell in line.split("|")]
-    names = re.findall("`([a-z0-9-]+)`(?=,|$)", cells[2]) if len(cells) > 4 else []
+    names = re.findall("`([a-z0-9-]+)`(?=,|$)", cells[1]) if len(cells) > 2 else []
     for name in names:  # formats of the same values share a row; its bits are those of the first
-        measured[name] = float(cells[3]) if name == names[0] else None
+        measured[name] = float(cells[2]) if name == names[0] else None
 def offers(*words):
     out = subprocess.run([program, "formats", "--json", *words], capture_output=True).stdout
     return json.loads(out)["offers"]
