@@ -65,12 +65,15 @@ refused falcon_h1 'vLLM does not load it packed: it numbers the layers of this m
 dummy=load_format=dummy,strict=no
 export VLLM_LOGGING_LEVEL=INFO
 load 90 1 xs="$work/mixtral-w4a8-ct" xr="$work/mixtral-w4a8,sleep=1222,counted=yes" gpu="$work/mixtral-gpu" \
+    xh="$work/mixtral-w4a8,handed=yes,sleep=2" wh="$work/llama-w4a8,handed=yes,sleep=2" \
     ws="$work/llama-w4a8-ct" wr="$work/llama-w4a8,sleep=212,counted=yes" \
     os="$work/oss" or="$work/oss-triton,sleep=22,counted=yes" \
     dense="$work/llama-w4a8,$dummy" moe="$work/mixtral-w4a8,$dummy" astray="$work/astray"
 export VLLM_LOGGING_LEVEL=WARNING
 equal xs xr 0
+equal xs xh 0
 equal ws wr 0
+equal ws wh 0
 equal os or 0
 result dense '.ok and .moved == 0'
 result moe '.ok and .moved == 0'
@@ -79,10 +82,10 @@ said() { # how many times, pattern
     found=$(grep -c "tilepack: $2" "$work/said")
     if [ "$found" -eq "$1" ]; then ok "the log: $2"; else bad "the log: $found times: $2"; fi
 }
-said 3 'linear layers: w4a8-cutlass by CutlassW4A8LinearKernel (8)$' # wr has it each time
-said 5 'experts: w4a8-cutlass by CutlassExpertsW4A8Fp8 (2)$'
+said 5 'linear layers: w4a8-cutlass by CutlassW4A8LinearKernel (8)$' # wr and wh have it each time
+said 7 'experts: w4a8-cutlass by CutlassExpertsW4A8Fp8 (2)$'
 said 1 'with enforce_eager, or custom_ops all, stock vLLM rounds .*--set scale=div'
-said 11 '[0-9.]* GB copied into parameters in [0-9.]* s, [0-9.]* GB/s, nothing is processed$'
+said 15 '[0-9.]* GB copied into parameters in [0-9.]* s, [0-9.]* GB/s, nothing is processed$'
 
 deep=moe_backend=deep_gemm
 load 100 1 ns="$work/mixtral-calibrated,moe_backend=flashinfer_trtllm" \

@@ -38,7 +38,7 @@ def _before(model_config: Any, model: Any) -> None:
 
 
 # Of vLLM's readers the ones that map files.
-_MAPPED = ("auto", "hf", "safetensors", "mistral")
+MAPPED = ("auto", "hf", "safetensors")
 
 
 def _marked(
@@ -71,7 +71,7 @@ def watch() -> None:
             yield from weights
             return
         _before(model_config, model)
-        if self.load_config.load_format in _MAPPED:
+        if self.load_config.load_format in MAPPED:
             weights = _marked(weights, model_config)
         staging.clear()
         account.reading = True

@@ -8,6 +8,7 @@ KEY=VALUE are further arguments of the engine, or
                   default for quantized models
     sleep=LEVELS  the worker sleeps at level 1 or 2, for each digit, and wakes up (sleeping.py)
     counted=yes   what is read and copied is counted (counted.py)
+    handed=yes    vLLM's reader brings packed tensors, as readers do that map no files
 Writes OUT/NAME.RANK.pt: {layer: {operand: tensor}}, and prints a line of JSON for each: calls of
 operators, bytes in new storage after processing, or the error.
 """
@@ -16,6 +17,7 @@ import json
 import os
 import sys
 import traceback
+from unittest import mock
 
 import pretend
 
@@ -191,19 +193,21 @@ def plain(value):
 
 
 def one(path, options, capability, ranks, rank, port, out):
+    import counted
     import torch
+    from tilepack_llm.vllm import reading
 
     pretend.calls.clear()
     levels = options.pop("sleep", "")
-    import counted
-
     watched = options.pop("counted", "no") == "yes"
+    mapped = () if options.pop("handed", "no") == "yes" else reading.MAPPED
     config = engine(path, ranks, options, options.pop("strict", "yes") == "yes")
     model = build(config, ranks, rank, port)
     counts = counted.expected(path, model) if watched else {}
-    with counted.counting(counts) if watched else contextlib.nullcontext():
-        moved = load(config, model)
-    moved += sleep(config, model, levels) if levels else 0
+    with mock.patch.object(reading, "MAPPED", mapped):
+        with counted.counting(counts) if watched else contextlib.nullcontext():
+            moved = load(config, model)
+        moved += sleep(config, model, levels) if levels else 0
     found = {}
     for name, module in model.named_modules():
         values = operands(module, getattr(module, "quant_method", None), capability, name)
