@@ -35,6 +35,8 @@ class Part(ctypes.Structure):
         ("begin", _Shape),
         ("end", _Shape),
         ("to", ctypes.c_void_p),
+        ("rank", ctypes.c_size_t),
+        ("shape", _Shape),
     )
 
 

@@ -45,12 +45,14 @@ class Part:
     dtype   its name in safetensors
     spans   along each of the tensor's dimensions
     shape   of the result: dimensions that the index names by a number are gone
+    whole   not the tensor's own dimensions, but its bytes in this shape; empty: its own
     """
 
     number: int
     dtype: str
     spans: tuple[tuple[int, int], ...]
     shape: tuple[int, ...]
+    whole: tuple[int, ...] = ()
 
 
 def part(number: int, dtype: str, stored: tuple[int, ...], index: Index, name: str) -> Part:
@@ -86,6 +88,9 @@ def copy(
     array = (_native.Part * len(parts))()
     for entry, wanted, address in zip(array, parts, addresses):
         entry.tensor, entry.to = wanted.number, address or None
+        entry.rank = len(wanted.whole)
+        for d, size in enumerate(wanted.whole):
+            entry.shape[d] = size
         for d, (begin, end) in enumerate(wanted.spans):
             entry.begin[d], entry.end[d] = begin, end
     call = (opened, array, len(parts), device, stream, int(verify), threads, ring)

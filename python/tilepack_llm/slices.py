@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -126,6 +126,47 @@ def region(tiles: Grid, box: Box, rows: Span, columns: Span) -> tuple[slice, sli
     n = tiles.n.tiles(*rows, box[1] // tiles.stretches)
     k = tiles.k.tiles(*columns, box[2])
     return slice(None), slice(*n), slice(*k)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The box of a stored tensor in which tiles lie side by side, and a view of them in it.
+
+    whole, spans     the tensor's bytes as an array of a shape, and the box's part of each dimension
+    shape, strides   of the view, as those of the grid, in the bytes of the box
+    """
+
+    whole: tuple[int, ...]
+    spans: tuple[Span, ...]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape)
+
+    def lies_as(self, strides: Sequence[int]) -> bool:
+        """Whether another view of this shape has the same bytes in the same order."""
+        pairs = zip(self.shape, self.strides, strides)
+        return all(size == 1 or mine == other for size, mine, other in pairs)
+
+
+def cut(tiles: Grid, index: tuple[slice, slice, slice]) -> Cut:
+    """The box of a tensor that holds the tiles of an index along e, n and k, and nothing else."""
+    sizes, steps = tiles.shape(), tiles.strides()
+    taken = [one.indices(size)[:2] for one, size in zip(index, sizes)]
+    taken += [(0, size) for size in sizes[len(taken) :]]
+    shape = tuple(end - begin for begin, end in taken)
+    order = sorted((i for i, size in enumerate(sizes) if size > 1), key=lambda i: -steps[i])
+    strides, step = list(steps), 1
+    for i in reversed(order):
+        strides[i], step = step, step * shape[i]
+    return Cut(
+        tuple(sizes[i] for i in order) or (1,),
+        tuple(taken[i] for i in order) or ((0, 1),),
+        shape,
+        tuple(strides),
+    )
 
 
 def rows_of_rank(stored: int, mine: int, rank: int, ranks: int) -> Span:

@@ -51,6 +51,16 @@ def view(output, array, box, rows, columns):
     return tiles[slices.region(grid, box, rows, columns)]
 
 
+def cut_out(output, array, box, rows, columns, experts):
+    """What view() shows of some experts, out of a copy of the one box of bytes that holds it."""
+    _, n, k = slices.region(output.grid, box, rows, columns)
+    cut = slices.cut(output.grid, (experts, n, k))
+    whole = array.reshape(-1).view(np.uint8).reshape(cut.whole)
+    alone = whole[tuple(slice(*span) for span in cut.spans)].reshape(-1).copy()
+    assert alone.size == cut.bytes == np.prod(cut.shape) and len(cut.whole) <= 8
+    return np.lib.stride_tricks.as_strided(alone, cut.shape, cut.strides)
+
+
 def quantized(fmt, values):
     return {suffix: t.array for suffix, t in tp.quantize(values, fmt).items()}
 
@@ -65,8 +75,11 @@ def put_together(mine, parts):
             continue
         made[suffix] = np.zeros(output.shape, like)
         for tensors, packed, rows, columns, at in parts:
-            source = view(packed.outputs[suffix], tensors[suffix], packed.box, rows, columns)
+            stored = packed.outputs[suffix], tensors[suffix], packed.box, rows, columns
+            source = view(*stored)
             view(output, made[suffix], mine.box, at, (0, mine.box[2]))[...] = source
+            for some in (slice(0, None), slice(len(source) // 2, None)):
+                assert np.array_equal(cut_out(*stored, some), source[some]), (suffix, rows, columns)
     return made
 
 

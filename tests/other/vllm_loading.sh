@@ -1,9 +1,10 @@
 #!/bin/sh
 # How vLLM 0.33 itself loads packed checkpoints through the plugin, on a machine without a GPU as in
 # vllm.sh: models whose layers it names, merges or divides in ways of its own give the operands of
-# stock vLLM, or are refused before a byte is read; weights that are loaded again in a running server
-# are those of the first time, at the same addresses; dummy weights; what the log says. Not a part of
-# `make test`.
+# stock vLLM, or are refused before a byte is read; a server that slept, at level 2 with its weights
+# loaded anew, has those of the first time, at the same addresses; a rank reads its part of packed
+# weights once, and makes nothing larger than a layer; dummy weights; what the log says. Not a part
+# of `make test`.
 #
 # Environment: BUILD, TILEPACK; VLLM_PYTHON, a Python that has vLLM 0.33 (made when missing).
 set -u
@@ -39,8 +40,11 @@ convert oss oss-triton --to mxfp4-triton-hopper
 convert mixtral mixtral-calibrated --to nvfp4-ct --include experts
 "$PYTHON" "$here/checkpoints.py" calibrated "$work/mixtral-calibrated"
 convert mixtral-calibrated mixtral-trtllm --to nvfp4-trtllm
-convert llama llama-fp8 --to fp8-deepseek
-convert llama-fp8 llama-deepgemm --to fp8-deepgemm-sm100 --requantize
+convert mixtral mixtral-w4a16 --to w4a16-marlin --set group=64
+for model in llama mixtral; do
+    convert $model $model-fp8 --to fp8-deepseek
+    convert $model-fp8 $model-deepgemm --to fp8-deepgemm-sm100 --requantize
+done
 # A weight under a name that no layer of vLLM has.
 cp -r "$work/llama-w4a8" "$work/astray"
 sed -i 's/model[.]layers[.]1[.]mlp[.]down_proj/model.layers.1.mlp.down_other/' \
@@ -48,7 +52,7 @@ sed -i 's/model[.]layers[.]1[.]mlp[.]down_proj/model.layers.1.mlp.down_other/' \
 
 # Models with experts come first: vLLM makes the groups of ranks for them with the first one.
 # shellcheck disable=SC2086 # words
-load 80 1 zs="$work/mixtral-awq" zr="$work/mixtral-zeros,reload=2" $four \
+load 80 1 zs="$work/mixtral-awq" zr="$work/mixtral-zeros,sleep=22,counted=yes" $four \
     falcon_h1="$work/falcon_h1-p,strict=no"
 equal zs zr 0
 for model in $families; do
@@ -60,13 +64,16 @@ refused falcon_h1 'vLLM does not load it packed: it numbers the layers of this m
 
 dummy=load_format=dummy,strict=no
 export VLLM_LOGGING_LEVEL=INFO
-load 90 1 xs="$work/mixtral-w4a8-ct" xr="$work/mixtral-w4a8,reload=3" gpu="$work/mixtral-gpu" \
-    ws="$work/llama-w4a8-ct" wr="$work/llama-w4a8,reload=2" \
-    os="$work/oss" or="$work/oss-triton,reload=2" \
+load 90 1 xs="$work/mixtral-w4a8-ct" xr="$work/mixtral-w4a8,sleep=1222,counted=yes" gpu="$work/mixtral-gpu" \
+    xh="$work/mixtral-w4a8,handed=yes,sleep=2" wh="$work/llama-w4a8,handed=yes,sleep=2" \
+    ws="$work/llama-w4a8-ct" wr="$work/llama-w4a8,sleep=212,counted=yes" \
+    os="$work/oss" or="$work/oss-triton,sleep=22,counted=yes" \
     dense="$work/llama-w4a8,$dummy" moe="$work/mixtral-w4a8,$dummy" astray="$work/astray"
 export VLLM_LOGGING_LEVEL=WARNING
 equal xs xr 0
+equal xs xh 0
 equal ws wr 0
+equal ws wh 0
 equal os or 0
 result dense '.ok and .moved == 0'
 result moe '.ok and .moved == 0'
@@ -75,14 +82,33 @@ said() { # how many times, pattern
     found=$(grep -c "tilepack: $2" "$work/said")
     if [ "$found" -eq "$1" ]; then ok "the log: $2"; else bad "the log: $found times: $2"; fi
 }
-said 3 'linear layers: w4a8-cutlass by CutlassW4A8LinearKernel (8)$' # wr has it each time
-said 5 'experts: w4a8-cutlass by CutlassExpertsW4A8Fp8 (2)$'
+said 5 'linear layers: w4a8-cutlass by CutlassW4A8LinearKernel (8)$' # wr and wh have it each time
+said 7 'experts: w4a8-cutlass by CutlassExpertsW4A8Fp8 (2)$'
 said 1 'with enforce_eager, or custom_ops all, stock vLLM rounds .*--set scale=div'
-said 11 '[0-9.]* GB copied into parameters in [0-9.]* s, [0-9.]* GB/s, nothing is processed$'
+said 15 '[0-9.]* GB copied into parameters in [0-9.]* s, [0-9.]* GB/s, nothing is processed$'
 
+deep=moe_backend=deep_gemm
 load 100 1 ns="$work/mixtral-calibrated,moe_backend=flashinfer_trtllm" \
-    nr="$work/mixtral-trtllm,reload=2" ds="$work/llama-fp8" dr="$work/llama-deepgemm,reload=2"
+    nr="$work/mixtral-trtllm,sleep=22,counted=yes" \
+    bs="$work/mixtral-fp8,$deep" br="$work/mixtral-deepgemm,$deep,sleep=22,counted=yes" \
+    ds="$work/llama-fp8" dr="$work/llama-deepgemm,sleep=212,counted=yes"
 equal ns nr 0
+equal bs br 0
 equal ds dr 0
+for one in zr xr wr nr br dr; do
+    result $one '.ok and .read == .packed and .looked_at == .plain and .temporary <= .layer'
+done
+# Columns of scales that are padding are not read.
+result or '.ok and .packed - .read == 16384 and .looked_at == .plain and .temporary <= .layer'
+
+# Of two ranks each has its own part: of tiles that lie apart in the file, too.
+marlin=moe_backend=marlin,linear_backend=marlin,counted=yes
+parallel=enable_expert_parallel=yes
+load 90 2 t8="$work/mixtral-w4a8,counted=yes" l8="$work/llama-w4a8,counted=yes,sleep=2" \
+    t4="$work/mixtral-w4a16,$marlin" e8="$work/mixtral-w4a8,$parallel,counted=yes,sleep=2"
+for one in t8 l8 t4 e8; do
+    result $one '.moved == 0 and .read == .held and .read < 0.6 * .packed'
+    result $one '.ok and .looked_at <= .plain and .temporary <= .layer'
+done
 compared
 finish

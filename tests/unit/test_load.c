@@ -400,6 +400,39 @@ static void test_archive(void **arg)
     load_and_compare("other.safetensors.zst", &whole, true, 2, 0, true);
 }
 
+/* A box of bytes in a shape that is not the tensor's, as tiles have one. */
+static void test_shapes(void **arg)
+{
+    static struct parts p;
+    struct tp_err err;
+    (void)arg;
+    open_parts(&p, "model.safetensors");
+    size_t rows = tensor_of(&p, "rows"); /* 3,600,000 bytes */
+    add_part(&p, rows, true);
+    struct tp_load_part *part = &p.list[0];
+    *part = (struct tp_load_part){rows, {5, 100, 0, 12}, {50, 900, 1, 47}, part->to,
+                                  4,    {60, 1000, 1, 60}};
+    for (unsigned threads = 1; threads < 4; threads++) {
+        const char *from = (const char *)whole.data + p.ckpt.tensors[rows].offset, *to = part->to;
+        memset(part->to, 0xA5, p.bytes[0]);
+        assert_int_equal(load(&p, &late, threads, 0, false, &err), TP_OK);
+        for (size_t i = 5; i < 50; i++)
+            for (size_t j = 100; j < 900; j++, to += 35)
+                assert_memory_equal(to, from + (i * 1000 + j) * 60 + 12, 35);
+        assert_memory_equal(to, "\xA5", 1);
+    }
+    part->shape[0] = 59;
+    assert_int_equal(load(&p, &late, 1, 0, false, &err), TP_E_USAGE);
+    assert_string_equal(err.what, "a shape that is not that of its 3600000 bytes");
+    part->shape[0] = UINT64_MAX / 1000 + 2; /* wraps around */
+    assert_int_equal(load(&p, &late, 1, 0, false, &err), TP_E_USAGE);
+    part->shape[0] = 60, part->end[3] = 61;
+    assert_int_equal(load(&p, &late, 1, 0, false, &err), TP_E_USAGE);
+    part->end[3] = 47, part->rank = TP_ST_MAX_RANK + 1;
+    assert_int_equal(load(&p, &late, 1, 0, false, &err), TP_E_USAGE);
+    close_parts(&p);
+}
+
 static uint64_t bytes_read;
 static atomic_int reads;
 
@@ -730,7 +763,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-        TEST(test_whole),          TEST(test_boxes),         TEST(test_archive),
+        TEST(test_whole),          TEST(test_boxes),         TEST(test_shapes),
+        TEST(test_archive),
         TEST(test_what_is_read),   TEST(test_copies),        TEST(test_slices),
         TEST(test_nothing),
         TEST(test_wrong_parts),    TEST(test_truncated),     TEST(test_changed),

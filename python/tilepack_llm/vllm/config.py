@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import torch
@@ -60,14 +59,9 @@ class TilepackConfig(QuantizationConfig):  # type: ignore[misc]
         self, model_name: str, hf_config: Any = None, revision: str | None = None, **_: Any
     ) -> None:
         """Called where the model's path is known, before anything is allocated."""
-        path = os.path.join(model_name, manifest.FILE)
-        if not os.path.isdir(model_name):
-            from huggingface_hub import hf_hub_download
-
-            path = hf_hub_download(model_name, manifest.FILE, revision=revision)
         text = hf_config.get_text_config() if hf_config else None
         types = {getattr(config, "model_type", "") for config in (hf_config, text)}
-        found = manifest.read(path)
+        found = manifest.read(manifest.path_of(model_name, revision))
         check_family(found, types)
         self.packed = as_built(found, types)
         capability = current_platform.get_device_capability()

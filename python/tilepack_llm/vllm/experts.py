@@ -19,10 +19,10 @@ from ..errors import UnsupportedError
 from ..slices import Output, Packed, columns_of_rank, runs
 from .filling import Filling
 from .refresh import refresh
+from .staging import account, staging
 from .support import STORED, Refused, check_boxes, check_inputs
 from .tensors import (
     Place,
-    account,
     check,
     check_dtype,
     constant,
@@ -253,6 +253,7 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
     def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
         """No byte moves."""
         if not is_weights_pre_processed():
+            staging.flush()
             self._check_inputs()
             self.filling.check()
             self.filling.again()

@@ -19,8 +19,9 @@ from ..errors import UnsupportedError
 from ..slices import Output, Packed, Span, columns_of_rank, rows_of_rank
 from .filling import Filling
 from .kernels import LINEAR, Asked
+from .staging import account, staging
 from .support import Refused, check_linear
-from .tensors import Place, account, check, check_dtype, copy_tiles, parameter, rename
+from .tensors import Place, check, check_dtype, copy_tiles, parameter, rename
 
 _SHARDS = {"q": 0, "k": 1, "v": 2}
 
@@ -152,6 +153,7 @@ class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
         packed = self.parts[part]
         for rows in self.places[part]:
             if self.mine.per.get(output.suffix) == (0, 0):
+                tensor = tensor.to(param.device, copy=True)  # one number, which is compared
                 self._check_same(output, param, tensor)
             mine = rows.here[1] - rows.here[0]
             if not self.filling.takes(output.suffix, param, mine) or output.grid is None:
@@ -169,7 +171,7 @@ class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
         """The kernel takes one number for all parts: a later one must have that of the first."""
         if param.is_meta or not self.filling.begun(output.suffix):
             return
-        if not torch.equal(param, tensor.to(param.device)):
+        if not torch.equal(param, tensor):
             raise Refused(
                 f"{self.prefix}: its parts have other numbers in {output.suffix}, and vLLM holds "
                 "them as one",
@@ -180,6 +182,7 @@ class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
         """No byte moves."""
         if is_weights_pre_processed():
             return
+        staging.flush()
         self.filling.check()
         self.filling.again()
         support = LINEAR[self.parts[0].format]

@@ -119,6 +119,17 @@ def units(manifest: Mapping[str, Any], where: str) -> dict[str, Packed]:
         ) from None
 
 
+def path_of(model: str, revision: str | None) -> str:
+    """The manifest of a directory, or of a repository of the hub: then it lies beside the weights
+    once these were downloaded."""
+    if os.path.isdir(model):
+        return os.path.join(model, FILE)
+    from huggingface_hub import hf_hub_download
+
+    found: str = hf_hub_download(model, FILE, revision=revision)
+    return found
+
+
 def read(path: str) -> dict[str, Packed]:
     """units() of the checkpoint in a directory."""
     file = os.path.join(path, FILE) if os.path.isdir(path) else path

@@ -1,19 +1,28 @@
-"""What is done where vLLM reads a checkpoint: before the first tensor, to each name, behind the
-last one."""
+"""What is done where vLLM reads a checkpoint: before the first tensor, to each, and at the end.
+
+vLLM maps a file and hands out views of it, so that what is not looked at is not read. The plugin
+takes a packed tensor's bytes out of the file by itself; it looks at no more of the view than its
+shape. There is no public hook for this: register_model_loader() is for a --load-format, which a
+user would have to name.
+"""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import torch
 from vllm.config import get_current_vllm_config
 from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
 
+from ..checkpoint import Checkpoint
+from . import manifest
 from .config import TilepackConfig
+from .staging import Stored, account, mark, staging, stored
 from .support import STORED
 from .telling import tell_kernels
-from .tensors import account
 
 # The file's stack is P.experts.w13_*; in vLLM's tree of modules it is routed_experts that
 # holds it, under a name that no model takes for one of its own to cut (gpt-oss does w13_weight).
@@ -28,8 +37,28 @@ def _before(model_config: Any, model: Any) -> None:
     tell_kernels(model)
 
 
+# Of vLLM's readers the ones that map files.
+MAPPED = ("auto", "hf", "safetensors")
+
+
+def _marked(
+    weights: Iterable[tuple[str, Any]], model_config: Any
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Each tensor with its place in the files. The first one comes when vLLM has them all; of two
+    with one name the second is no tensor of the checkpoint."""
+    left: dict[str, Stored] | None = None
+    for name, tensor in weights:
+        if left is None:
+            path = manifest.path_of(model_config.model, model_config.revision)
+            left = stored(Checkpoint(os.path.dirname(path)))
+        source = left.pop(name, None)
+        if source is not None:
+            mark(tensor, source)
+        yield name, tensor
+
+
 def watch() -> None:
-    """Renames stacks, and looks at models, where tensors leave the file.
+    """Renames stacks, marks tensors, and looks at models, where tensors leave the file.
 
     Models that load experts by hand (deepseek_v2 and some twenty others) ask neither the config
     nor the layer for a name, so that there is no later place.
@@ -42,9 +71,13 @@ def watch() -> None:
             yield from weights
             return
         _before(model_config, model)
+        if self.load_config.load_format in MAPPED:
+            weights = _marked(weights, model_config)
+        staging.clear()
         account.reading = True
         for name, tensor in weights:
             yield _STACK.sub(rf".experts.routed_experts.{STORED}\1", name), tensor
+        staging.flush()
         account.reading = False
         account.tell()
 

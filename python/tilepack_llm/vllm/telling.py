@@ -11,7 +11,7 @@ from vllm.model_executor.layers.quantization.input_quant_fp8 import QuantFP8
 from ..slices import Packed
 from .experts import TilepackMoEMethod
 from .linear import TilepackLinearMethod
-from .tensors import logger
+from .staging import logger
 
 
 def _found(model: torch.nn.Module) -> dict[str, Counter[tuple[str, str]]]:

@@ -1,8 +1,7 @@
-"""Parameters of the stored shape, and copies of tiles into them.
+"""Parameters of the stored shape, and the tiles that belong into them.
 
-Every load of the plugin goes through copy_tiles(): one strided copy for each part, output and
-run of experts. What was copied is counted, so that a parameter that nobody filled is found, and
-for the line in the log.
+Every load of the plugin goes through copy_tiles(): a box of the file, and one strided copy, for
+each part, output and run of experts.
 """
 
 from __future__ import annotations
@@ -12,44 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from vllm.logger import init_logger
 
-from ..slices import Output, Packed, Span, region
+from ..slices import Cut, Output, Packed, Span, cut, region
 from ..tensor import torch_dtype
 from ..tiles import Grid
+from .staging import PIECE, account, source_of, staging
 from .support import Refused
-
-logger = init_logger("vllm.tilepack")  # below the logger that vLLM sets up
-
-
-_PIECE = 256 << 20  # bytes of experts that are on the device twice at a time
-
-
-@dataclass
-class Account:
-    """Bytes copied into parameters by this process, and the seconds of it.
-
-    reading  tensors are still coming in
-    """
-
-    copied: int = 0
-    seconds: float = 0.0
-    reading: bool = False
-
-    def tell(self) -> None:
-        """One line for what was copied since the last one, when all is."""
-        if self.copied and not self.reading:
-            logger.info(
-                "tilepack: %.2f GB copied into parameters in %.2f s, %.2f GB/s, nothing is "
-                "processed",
-                self.copied / 1e9,
-                self.seconds,
-                self.copied / 1e9 / max(self.seconds, 1e-9),
-            )
-            self.copied, self.seconds = 0, 0.0
-
-
-account = Account()
 
 
 def parameter(output: Output) -> torch.nn.Parameter:
@@ -117,37 +84,43 @@ class Place:
         assert grid is not None
         return tiles_of(tensor, grid)[region(grid, self.box, self.rows, self.columns)]
 
+    def cut(self, experts: Span) -> Cut:
+        """The box of the stored tensor that holds these tiles of some experts."""
+        grid = self.output.grid
+        assert grid is not None
+        _, n, k = region(grid, self.box, self.rows, self.columns)
+        return cut(grid, (slice(*experts), n, k))
+
 
 def copy_tiles(
     target: torch.Tensor,
     to: Place,
-    source: torch.Tensor,
+    tensor: torch.Tensor,
     of: Place,
     experts: list[tuple[int, int, int]] | None = None,
 ) -> None:
-    """Copies whole tiles; the tensors are whole and contiguous.
+    """Copies whole tiles; the tensors are whole and contiguous. What lies in a file is there after
+    the next flush() only.
 
-    experts  runs (first slot of the target, first expert of the source, count); None: all
+    experts  runs (first slot of the target, first expert of the tensor, count); None: all
     """
-    begin = time.monotonic()
-    into, out = to.view(target), of.view(source)
-    for slot, first, count in experts or [(0, 0, out.shape[0])]:
-        step = max(1, _PIECE // max(out.stride(0), 1))
+    into, source = to.view(target), source_of(tensor)
+    for slot, first, count in experts or [(0, 0, into.shape[0])]:
+        part = into[slot : slot + count]
+        if source is None:
+            _copy(part, of.view(tensor.to(target.device))[first : first + count])
+            continue
+        step = max(1, PIECE // max(of.cut((first, first + 1)).bytes, 1))
         for at in range(0, count, step):
-            part = into[slot + at : slot + min(at + step, count)]
-            part.copy_(_there(out[first + at : first + at + part.shape[0]], part.device))
-            account.copied += part.numel()
+            piece = part[at : at + step]
+            staging.add(source, of.cut((first + at, first + at + piece.shape[0])), piece)
+
+
+def _copy(part: torch.Tensor, tiles: torch.Tensor) -> None:
+    begin = time.monotonic()
+    part.copy_(tiles)
+    account.copied += part.numel()
     account.seconds += time.monotonic() - begin
-
-
-def _there(view: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """The view on a device. What lies between its first and its last byte travels as it lies:
-    torch would put the tiles of a view side by side on the host first, with all its threads."""
-    if view.device == device or not view.numel():
-        return view
-    size = 1 + sum((n - 1) * step for n, step in zip(view.shape, view.stride()))
-    between = torch.as_strided(view, (size,), (1,))
-    return torch.as_strided(between.to(device), view.shape, view.stride(), 0)
 
 
 def rename(layer: torch.nn.Module, old: str, new: str, data: torch.Tensor) -> None:

@@ -304,6 +304,10 @@ typedef struct tilepack_part {
     /* Memory of the caller that receives the elements row-major, without gaps, as they are
      * stored. NULL is right for an empty box alone. */
     void *to;
+    /* 0, or the box is one of the tensor's bytes, as an array of so many dimensions: for tiles,
+     * which the tensor's own dimensions need not count. */
+    size_t rank;
+    uint64_t shape[TILEPACK_MAX_RANK];
 } tilepack_part;
 
 /* Loads parts of tensors into memory that the caller allocated: several threads read into a
@@ -322,7 +326,7 @@ typedef struct tilepack_part {
  *
  * Parts may lie anywhere in the checkpoint; their memory must not overlap. After a failure
  * nothing is written any more, and the contents of all `to` are undefined: TILEPACK_E_USAGE for
- * a box that is not inside of its tensor, TILEPACK_E_INPUT for a file that was truncated or
+ * a box that is not inside of its tensor or a shape of other bytes, TILEPACK_E_INPUT for a file that was truncated or
  * changed since it was opened, TILEPACK_E_DIFFERENT for a wrong hash, TILEPACK_E_UNSUPPORTED for
  * a box of elements below one byte that does not begin and end with a byte, TILEPACK_E_IO,
  * TILEPACK_E_MEMORY also when the device fails. */

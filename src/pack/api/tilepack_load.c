@@ -28,6 +28,8 @@ static enum tp_code load(const tilepack_checkpoint *c, const tilepack_part parts
         return TP_E_MEMORY;
     for (size_t i = 0; i < count; i++) {
         taken[i].tensor = parts[i].tensor;
+        taken[i].rank = (uint32_t)tp_min_u64(parts[i].rank, UINT32_MAX);
+        memcpy(taken[i].shape, parts[i].shape, sizeof taken[i].shape);
         memcpy(taken[i].begin, parts[i].begin, sizeof taken[i].begin);
         memcpy(taken[i].end, parts[i].end, sizeof taken[i].end);
         taken[i].to = parts[i].to;

@@ -5,29 +5,54 @@
 
 #include "base/num.h"
 
-static enum tp_code check_box(const struct tp_tensor *tensor, const struct tp_load_part *part,
-                              struct tp_err *err)
+/* What a box is of: the tensor's elements, or its bytes in the part's shape. */
+struct whole {
+    uint32_t rank;
+    const uint64_t *shape;
+    uint64_t bits; /* of an element */
+};
+
+static enum tp_code find_whole(const struct tp_tensor *tensor, const struct tp_load_part *part,
+                               struct whole *whole, struct tp_err *err)
 {
-    for (uint32_t d = 0; d < tensor->rank; d++)
-        if (part->begin[d] > part->end[d] || part->end[d] > tensor->shape[d]) {
+    uint64_t bytes = part->rank <= TP_ST_MAX_RANK;
+    *whole = (struct whole){tensor->rank, tensor->shape, tp_dtype_bits(tensor->dtype)};
+    if (part->rank == 0)
+        return TP_OK;
+    for (uint32_t d = 0; d < part->rank && bytes > 0; d++)
+        if (!tp_mul_u64(&bytes, bytes, part->shape[d]))
+            bytes = 0;
+    if (bytes == tensor->bytes) {
+        *whole = (struct whole){part->rank, part->shape, 8};
+        return TP_OK;
+    }
+    tp_err_tensor(err, tensor->name);
+    return tp_fail(err, TP_E_USAGE, "a shape that is not that of its %llu bytes",
+                   (unsigned long long)tensor->bytes);
+}
+
+static enum tp_code check_box(const struct tp_tensor *tensor, const struct whole *whole,
+                              const struct tp_load_part *part, struct tp_err *err)
+{
+    for (uint32_t d = 0; d < whole->rank; d++)
+        if (part->begin[d] > part->end[d] || part->end[d] > whole->shape[d]) {
             tp_err_tensor(err, tensor->name);
             return tp_fail(err, TP_E_USAGE, "elements %llu to %llu of dimension %u, which has %llu",
                            (unsigned long long)part->begin[d], (unsigned long long)part->end[d], d,
-                           (unsigned long long)tensor->shape[d]);
+                           (unsigned long long)whole->shape[d]);
         }
     return TP_OK;
 }
 
 /* Dimensions from *d on are one run; returns its elements. */
-static uint64_t find_run(const struct tp_tensor *tensor, const struct tp_load_part *part,
-                         uint32_t *d)
+static uint64_t find_run(const struct whole *whole, const struct tp_load_part *part, uint32_t *d)
 {
     uint64_t run = 1;
-    bool whole = true;
-    for (*d = tensor->rank; *d > 0 && whole;) {
+    bool all = true;
+    for (*d = whole->rank; *d > 0 && all;) {
         --*d;
         run *= part->end[*d] - part->begin[*d];
-        whole = part->begin[*d] == 0 && part->end[*d] == tensor->shape[*d];
+        all = part->begin[*d] == 0 && part->end[*d] == whole->shape[*d];
     }
     return run;
 }
@@ -36,22 +61,22 @@ enum tp_code tp_load_cut(const struct tp_checkpoint *ckpt, const struct tp_load_
                          struct tp_load_cut *cut, struct tp_err *err)
 {
     const struct tp_tensor *tensor = &ckpt->tensors[part->tensor];
-    const uint64_t bits = tp_dtype_bits(tensor->dtype);
-    if (check_box(tensor, part, err))
+    struct whole whole;
+    if (find_whole(tensor, part, &whole, err) || check_box(tensor, &whole, part, err))
         return TP_E_USAGE;
     if (tensor->bytes > UINT64_MAX / 8)
         return tp_fail(err, TP_E_UNSUPPORTED, "tensor '%s' is too large", tensor->name);
     *cut = (struct tp_load_cut){.tensor = tensor, .to = part->to};
-    cut->run = find_run(tensor, part, &cut->rank) * bits;
-    uint64_t step = bits, first = 0, uneven = cut->run;
-    for (uint32_t d = tensor->rank; d-- > 0;) { /* `step` bits between elements of d */
+    cut->run = find_run(&whole, part, &cut->rank) * whole.bits;
+    uint64_t step = whole.bits, first = 0, uneven = cut->run;
+    for (uint32_t d = whole.rank; d-- > 0;) { /* `step` bits between elements of d */
         first += part->begin[d] * step;
         if (d < cut->rank) {
             cut->count[d] = part->end[d] - part->begin[d];
             cut->step[d] = step / 8;
             uneven |= step;
         }
-        step *= tensor->shape[d];
+        step *= whole.shape[d];
     }
     if ((uneven | first) % 8) {
         tp_err_tensor(err, tensor->name);

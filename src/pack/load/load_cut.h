@@ -13,6 +13,9 @@ struct tp_load_part {
     /* First element, and the one behind the last, along each of the tensor's dimensions. */
     uint64_t begin[TP_ST_MAX_RANK], end[TP_ST_MAX_RANK];
     void *to; /* the box row-major, without gaps; the caller's, as the target writes it */
+    /* 0, or the box is one of the tensor's bytes in this shape. */
+    uint32_t rank;
+    uint64_t shape[TP_ST_MAX_RANK];
 };
 
 struct tp_load_cut {

@@ -3,16 +3,21 @@ every operand that a kernel would get.
 
     load.py DRIVER CAPABILITY RANKS RANK PORT OUT NAME=DIR[,KEY=VALUE]...
 
-KEY=VALUE are further arguments of the engine, or strict=no: vLLM itself does not look whether all
-parameters were loaded, as it does not by default for quantized models; or reload=N: the weights are
-forgotten and loaded anew so many times. Writes OUT/NAME.RANK.pt:
-{layer: {operand: tensor}}, and prints a line of JSON for each: calls of operators, bytes in new
-storage after processing, or the error.
+KEY=VALUE are further arguments of the engine, or
+    strict=no     vLLM itself does not look whether all parameters were loaded, as it does not by
+                  default for quantized models
+    sleep=LEVELS  the worker sleeps at level 1 or 2, for each digit, and wakes up (sleeping.py)
+    counted=yes   what is read and copied is counted (counted.py)
+    handed=yes    vLLM's reader brings packed tensors, as readers do that map no files
+Writes OUT/NAME.RANK.pt: {layer: {operand: tensor}}, and prints a line of JSON for each: calls of
+operators, bytes in new storage after processing, or the error.
 """
+import contextlib
 import json
 import os
 import sys
 import traceback
+from unittest import mock
 
 import pretend
 
@@ -99,28 +104,18 @@ def addresses(model):
     return {name: tensor for name, tensor in found.items() if tensor.numel()}
 
 
-def reload(config, model, times):
-    """As a running server does it after sleep level 2, which keeps addresses and buffers only.
-    Bytes of parameters, and of what kernels hold, that have another address."""
-    import torch
-    from vllm.config import set_current_vllm_config
-    from vllm.model_executor.model_loader.reload import inplace
+def sleep(config, model, levels):
+    """The worker sleeps at each of the levels, and wakes up. Bytes of parameters, and of what
+    kernels hold, that have another address then, or none."""
+    import sleeping
 
-    buffers = {b.untyped_storage().data_ptr() for b in model.buffers()}
-    moved = 0
-    for _ in range(times):
-        before = addresses(model)
-        for tensor in before.values():
-            storage = tensor.untyped_storage()
-            if storage.data_ptr() not in buffers:
-                torch.empty(0, dtype=torch.uint8).set_(storage).fill_(0xA5)
-        with set_current_vllm_config(config):
-            inplace.reload_weights(config, model, None, None, True)
-        after = addresses(model)
-        moved += sum(after[name].nbytes if name in after else before[name].nbytes
-                     for name in before
-                     if name not in after or after[name].data_ptr() != before[name].data_ptr())
-    return moved
+    before = addresses(model)
+    awake = sleeping.sleep(config, model, map(int, levels))
+    if awake:
+        raise RuntimeError(f"{awake[:3]} did not sleep")
+    after = addresses(model)
+    return sum(after[name].nbytes if name in after else before[name].nbytes for name in before
+               if name not in after or after[name].data_ptr() != before[name].data_ptr())
 
 
 EXPERTS = ("w1_scale", "w2_scale", "g1_alphas", "g2_alphas", "b_strides1", "b_strides2",
@@ -198,21 +193,28 @@ def plain(value):
 
 
 def one(path, options, capability, ranks, rank, port, out):
+    import counted
     import torch
+    from tilepack_llm.vllm import reading
 
     pretend.calls.clear()
-    times = int(options.pop("reload", 0))
+    levels = options.pop("sleep", "")
+    watched = options.pop("counted", "no") == "yes"
+    mapped = () if options.pop("handed", "no") == "yes" else reading.MAPPED
     config = engine(path, ranks, options, options.pop("strict", "yes") == "yes")
     model = build(config, ranks, rank, port)
-    moved = load(config, model)
-    moved += reload(config, model, times)
+    counts = counted.expected(path, model) if watched else {}
+    with mock.patch.object(reading, "MAPPED", mapped):
+        with counted.counting(counts) if watched else contextlib.nullcontext():
+            moved = load(config, model)
+        moved += sleep(config, model, levels) if levels else 0
     found = {}
     for name, module in model.named_modules():
         values = operands(module, getattr(module, "quant_method", None), capability, name)
         if values:
             found[name] = {key: plain(value) for key, value in values.items()}
     torch.save(found, out)
-    return {"ok": True, "calls": dict(pretend.calls), "moved": moved}
+    return {"ok": True, "calls": dict(pretend.calls), "moved": moved, **counts}
 
 
 def main(driver, capability, ranks, rank, port, out, *jobs):
