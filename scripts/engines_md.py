@@ -12,12 +12,19 @@ import generated_page
 
 HEAD = """# Who reads what, on which GPU
 
-Made from the files of `engines/` by `python3 scripts/engines_md.py build/tilepack > docs/engines.md`; a test
-compares it. [engines/README.md](../engines/README.md) defines the files. `tilepack plan SRC --to FORMAT` says who
-reads what it would write, with `--engine`, `--gpu` and `--gpus N` as a condition.
+This page lists for each engine the formats that it reads, the GPUs, the sizes that it asks for, and what is known to
+fail. `tilepack suggest SRC --gpu NAME` chooses a format. `tilepack plan SRC --to FORMAT` says which engines read the
+result; `--engine`, `--gpu` and `--gpus N` make that a condition.
 
-**native**: the tensor cores multiply in 8 or 4 bits. **mixed**: in 16 bits, after widening. **decoded**: made plain
-when it is loaded. Of what is **by documents** nothing was run here.
+| word | means |
+|---|---|
+| native | the tensor cores multiply in 8 or 4 bits |
+| mixed | the kernel widens the codes, and the tensor cores multiply in 16 bits |
+| decoded | the engine makes the weights plain when it loads them |
+| by documents | we have read it, and have run nothing |
+
+`python3 scripts/engines_md.py build/tilepack > docs/engines.md` makes this page from the files of `engines/`, and a
+test compares it. [engines/README.md](../engines/README.md) defines the files.
 """
 VERDICTS = {"refused": "does not load", "wrong": "loads other values, silently", "kept": "kept plain by default"}
 

@@ -13,10 +13,16 @@ import generated_page
 
 HEAD = """# The formats, a table for each
 
-Made from the format files by `python3 scripts/formats_md.py build/tilepack > docs/formats.md`; a test
-compares it. [formats/README.md](../formats/README.md) defines every word used here. W[E,N,K] has E
-experts, N output features and K input features; a weight of two dimensions has E = 1 and shapes
-without E. A tensor is named `S.` and its suffix, S being the weight's name without `.weight`.
+This page lists the formats, and then for each one the tensors that it stores for a weight. `tilepack formats NAME`
+prints the same.
+
+* A weight is W[E,N,K]: E experts, N output features and K input features.
+* A weight of two dimensions has E = 1, and its shapes have no E.
+* A tensor's name is `S.` and a suffix, where S is the weight's name without `.weight`.
+
+[formats/README.md](../formats/README.md) defines every other word.
+`python3 scripts/formats_md.py build/tilepack > docs/formats.md` makes this page from the files of `formats/`, and a
+test compares it.
 """
 
 
@@ -118,7 +124,7 @@ def defaults(formats):
         name = next((w for w in wanted if w in names), None)
         return "-" if name is None else name if name == "as they are" else f"[{name}](#{name})"
 
-    return ["", "What the default kernels of vLLM 0.33 read (NVFP4 on H100: Marlin's, not Humming's):", ""] + \
+    return ["", "The default kernels of vLLM 0.33 read these formats, NVFP4 on H100 by Marlin's kernels, not Humming's:", ""] + \
         table(["weights"] + GPUS, [[what] + [cell(w) for w in row] for what, row in DEFAULTS])
 
 

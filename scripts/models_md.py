@@ -14,14 +14,17 @@ import generated_page
 FORMATS = ["w4a8-ct", "fp8-deepseek", "fp8-ct", "mxfp8-ct", "mxfp4-ct", "nvfp4-ct"]
 HEAD = """# The models, by the formats that engines load
 
-Made from the files of models by `python3 scripts/models_md.py build/tilepack > docs/models.md`; a test
-compares it. [models/README.md](../models/README.md) says what such a file holds, `tilepack models NAME`
-prints one.
+This page lists for each family of models the formats that were tried, and below the table what `tilepack` does with
+its weights. `tilepack models NAME` prints the file of one.
 
-**ran**: vLLM 0.33.0 loaded the output on a CPU that it took for an H200, strictly, and every parameter was
-compared with the source (`make test-models`). **limit**: vLLM or transformers is known to refuse or misread
-it, or weights stay plain for that reason; see below the table and [engines.md](engines.md).
-**-**: nothing was run; names and shapes were taken from the sources that the file names.
+| word | means |
+|---|---|
+| ran | vLLM 0.33.0 loaded the output on a CPU that it took for an H200, and `make test-models` compared every parameter with the source |
+| limit | vLLM or transformers refuses or misreads the output, or weights stay plain for that reason; the text below the table and [engines.md](engines.md) say which |
+| - | nothing was run; names and shapes come from the sources that the file names |
+
+`python3 scripts/models_md.py build/tilepack > docs/models.md` makes this page from the files of `models/`, and a test
+compares it. [models/README.md](../models/README.md) defines the files.
 """
 
 

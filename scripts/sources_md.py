@@ -12,15 +12,15 @@ import generated_page
 
 HEAD = """# Whose checkpoints are read
 
-Made from the files of `quantizers/` by `python3 scripts/sources_md.py build/tilepack > docs/sources.md`; a
+This page lists the quantizers whose checkpoints `tilepack` reads. It knows a format by the tensors, and takes codes and
+scales over exactly if the new format has a place for them. `tilepack plan` says so before anything is written. Weights
+that the quantizer left plain stay plain.
+
+The best way to good 4-bit weights today is a checkpoint of GPTQ or AutoRound: `tilepack` takes its codes over exactly,
+into the bytes that the kernel reads.
+
+`python3 scripts/sources_md.py build/tilepack > docs/sources.md` makes this page from the files of `quantizers/`, and a
 test compares it. [quantizers/README.md](../quantizers/README.md) defines the files.
-
-A quantized checkpoint is read as what its tensors are. Codes and scales are taken over exactly where the
-target has a place for them; `tilepack plan` says so before anything is written. What its quantizer left plain
-stays plain.
-
-The best way to good 4-bit weights today is to take a checkpoint of GPTQ or AutoRound: tilepack takes its codes
-over exactly, into the bytes that the kernel reads.
 """
 
 

@@ -56,7 +56,8 @@ bool tp_outcome_is_new(const char *output, const struct tp_convert_result *resul
     if (result->already_done && again)
         return tp_report_there(output, "is complete already; source read again: the same");
     if (result->already_done)
-        return tp_report_there(output, "is complete already: it is of this command, and no file of "
-                                       "the source has changed since ('tilepack verify' reads it)");
+        return tp_report_there(output, "is complete already: this command made it, and no file "
+                                       "of the source has changed since ('tilepack verify' checks "
+                                       "it)");
     return tp_report_there(output, NULL);
 }

@@ -8,7 +8,7 @@ set -u
 # shellcheck source=tests/lib/read_fails.sh
 . "$TESTS/lib/read_fails.sh"
 again="source read again: the same"
-complete="is complete already: it is of this command"
+complete="is complete already: this command made it"
 changed="exists already, and the source has changed since"
 
 "$PYTHON" "$TESTS/../samples/gen_checkpoint.py" "$work/model" --preset tiny-llama --quiet \

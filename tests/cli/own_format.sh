@@ -30,6 +30,21 @@ cat >"$work/own.json" <<'EOF'
 }
 EOF
 "$PYTHON" "$TESTS/../samples/gen_checkpoint.py" "$work/model" --preset tiny-llama --quiet || exit 1
+
+# The example of formats/README.md, and what dump shows of it, as the page has them.
+"$PYTHON" - "$TESTS/../formats/README.md" "$work" <<'EOF' || exit 1
+import sys
+page, work = sys.argv[1:]
+parts = open(page, encoding="utf-8").read().split("```")
+for name, start in (("acme.json", 'json\n{\n  "name": "fp8-acme"'),
+                    ("shown", "\nmodel.layers.0.mlp.down_proj  e=0 ")):
+    text, = (part for part in parts if part.startswith(start))
+    open(f"{work}/{name}", "w").write(text.split("\n", 1)[1])
+EOF
+format=fp8-acme
+check "the page's example" convert acme --format-file "$work/acme.json" -q
+"$TILEPACK" dump "$work/acme" layers.0.mlp.down_proj --at 3,53 -q >"$work/dumped" 2>&1
+check "the page's dump" diff -u "$work/shown" "$work/dumped"
 own=$work/own.json
 format=fp8-own
 

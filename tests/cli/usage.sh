@@ -122,12 +122,12 @@ cat >wanted <<'TEXT'
 Usage: tilepack convert SRC -o DST --to FORMAT [options]
 
 Quantize and repack a checkpoint into kernel-ready bytes.
-SRC is a .safetensors file or a Hugging Face directory; DST becomes the same
-kind. An interrupted run goes on by itself when it is started again with the
-same arguments.
+SRC is a .safetensors file or a Hugging Face directory, and so is DST. The same
+command resumes an interrupted run.
 
 Format and engine:
       --to FORMAT         format to write; 'tilepack formats' lists them
+      --set KEY=VALUE     choose a parameter of the format; repeatable
 TEXT
 head -n 9 out | diff -u wanted - || fail 'convert --help begins otherwise'
 

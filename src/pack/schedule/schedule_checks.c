@@ -395,11 +395,13 @@ void tp_sched_checks_gates(const struct tp_sched_problem *p, const struct tp_sch
     if (p->wgrad)
         return; /* training: no serving engine asks */
     tp_sched_check_add(checks, "gate.sglang", TP_SCHED_GATE,
-                       "SGLang wants n % 64 == 0, k % 128 == 0 and bf16 output",
+                       "SGLang takes this kernel only if n % 64 == 0, k % 128 == 0 and the "
+                       "output is bf16",
                        n % 64 == 0 && k % 128 == 0 && bf16, "n %% 64 = %llu, k %% 128 = %llu, %s",
                        (ull)(n % 64), (ull)(k % 128), tp_dtype_name(o->out.dtype));
     tp_sched_check_add(checks, "gate.vllm", TP_SCHED_GATE,
-                       "vLLM wants n % 128 == 0, k % 128 == 0 and bf16 output",
+                       "vLLM takes this kernel only if n % 128 == 0, k % 128 == 0 and the "
+                       "output is bf16",
                        n % 128 == 0 && k % 128 == 0 && bf16,
                        "n %% 128 = %llu, k %% 128 = %llu, %s", (ull)(n % 128), (ull)(k % 128),
                        tp_dtype_name(o->out.dtype));
