@@ -19,7 +19,7 @@ from ..errors import UnsupportedError
 from ..slices import Output, Packed, Span, columns_of_rank, rows_of_rank
 from .filling import Filling
 from .kernels import LINEAR, Asked
-from .support import Refused, check_linear
+from .support import STORED, Refused, check_linear
 from .tensors import Place, account, check, check_dtype, copy_tiles, parameter, rename
 
 _SHARDS = {"q": 0, "k": 1, "v": 2}
@@ -52,13 +52,15 @@ def _count_of(sizes: list[int], ranks: int, rows: int) -> int:
 
 
 class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
-    """parts: the packed weights of the layer, in the order of its rows."""
+    """parts: the packed weights of the layer, in the order of its rows; hidden: reading.py has
+    renamed their tensors."""
 
     supports_pre_processed_weights = True
     requires_device_loading = False
 
-    def __init__(self, parts: list[Packed], prefix: str) -> None:
+    def __init__(self, parts: list[Packed], prefix: str, hidden: bool = False) -> None:
         self.parts, self.prefix = parts, prefix
+        self.stored = STORED if hidden else ""
 
     def create_weights(
         self,
@@ -87,7 +89,7 @@ class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
         for output in outputs.values():
             made = parameter(output)
             made.weight_loader = self._loader(output)
-            layer.register_parameter(output.suffix, made)
+            layer.register_parameter(self.stored + output.suffix, made)
             self.filling.expect(output.suffix, output, n)
 
     def _refuse_unless(self, work: Callable[..., Any], *arguments: Any) -> Any:
@@ -184,11 +186,12 @@ class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
         self.filling.again()
         support = LINEAR[self.parts[0].format]
         for suffix, output in self.mine.outputs.items():
+            name = self.stored + suffix
             if output.grid is None:
-                del layer._parameters[suffix]  # the kernel makes these words itself
+                del layer._parameters[name]  # the kernel makes these words itself
                 continue
-            data = support.view(suffix, layer._parameters[suffix].data, self.mine.box)
-            rename(layer, suffix, support.names.get(suffix, suffix), data)
+            data = support.view(suffix, layer._parameters[name].data, self.mine.box)
+            rename(layer, name, support.names.get(suffix, suffix), data)
         support.ready(layer, self.kernel)
         account.tell()
 

@@ -4,7 +4,7 @@ last one."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from vllm.config import get_current_vllm_config
@@ -18,6 +18,16 @@ from .tensors import account
 # The file's stack is P.experts.w13_*; in vLLM's tree of modules it is routed_experts that
 # holds it, under a name that no model takes for one of its own to cut (gpt-oss does w13_weight).
 _STACK = re.compile(r"\.experts\.(w13_|w2_)")
+_BIAS = "bias"
+
+
+def _named(name: str, hidden: Collection[str]) -> str:
+    """The name under which vLLM gets a tensor. Where it moves rows of some plain weights, those of
+    packed ones are hidden from the names by which it knows them (llama4); a bias is not."""
+    module, _, suffix = name.rpartition(".")
+    if module in hidden and suffix != _BIAS:
+        return f"{module}.{STORED}{suffix}"
+    return _STACK.sub(rf".experts.routed_experts.{STORED}\1", name)
 
 
 def _before(model_config: Any, model: Any) -> None:
@@ -43,8 +53,10 @@ def watch() -> None:
             return
         _before(model_config, model)
         account.reading = True
+        quantization = get_current_vllm_config().quant_config
+        hidden = getattr(quantization, "hidden", ())
         for name, tensor in weights:
-            yield _STACK.sub(rf".experts.routed_experts.{STORED}\1", name), tensor
+            yield _named(name, hidden), tensor
         account.reading = False
         account.tell()
 
