@@ -239,6 +239,10 @@ static const char *order_rows(const struct tp_builder *b, struct tp_unit *unit,
     struct tp_row_order order;
     const bool known = tp_plan_row_order(b, form, rule, unit->name, &order);
     form->settings.rows = order;
+    if (known && order.kind == TP_ORDER_QKV_GROUPS && tp_row_head(&order, form->box.n) % 32) {
+        snprintf(text, size, "readers move its heads, whose rows are no multiple of 32");
+        return text;
+    }
     if (known && (!is->kind || !order.kind || tp_row_order_same(is, &order))) {
         tp_form_reorder(form, &order, is);
         return NULL;
