@@ -54,7 +54,7 @@ def is_skipped(name: str) -> bool:
 
 
 def check_order(packed: Mapping[str, Packed], types: Collection[str]) -> None:
-    """Refuses weights whose rows vLLM moves when it loads plain ones, and that lie as in the file."""
+    """Refuses rows that vLLM moves when it loads plain ones, and that lie as in the file."""
     for rule in _facts().get("reorders", ()):
         kind, module = rule.split()
         for name, weight in packed.items():

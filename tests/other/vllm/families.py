@@ -34,7 +34,8 @@ MODELS = {
                               "parallel_attn": False}),
     "laguna": ("laguna", {**zoo.MOE, **TEXT}),
 }
-CLASSES = {"bert": "AutoModel", "whisper": "AutoModelForSpeechSeq2Seq"}
+CLASSES = {"bert": "AutoModel", "whisper": "AutoModelForSpeechSeq2Seq",
+           "llama4_images": "AutoModelForImageTextToText"}
 
 if __name__ == "__main__":
     zoo.MODELS.update(MODELS)
