@@ -15,8 +15,8 @@ TP_C_BEGIN
 
 enum tp_row_kind {
     TP_ORDER_SOURCE,        /* as the source has them */
-    TP_ORDER_QKV_GROUPS,    /* q, k and v; in the source, group after group, the heads of q that share
-                              a head of k and v, that of k and that of v */
+    TP_ORDER_QKV_GROUPS,    /* q, k and v; in the source group after group: the heads of q that
+                               share a head of k and v, that of k and that of v */
     TP_ORDER_ROTARY_HALVES, /* of each head the even rows, and then the odd ones */
     TP_ROW_KINDS
 };

@@ -130,7 +130,8 @@ static int at_json(const struct tp_source *source, const struct tp_subject *subj
     tp_json_open(&w);
     tp_write(&w, tp_str("weight", name_of(source, subject)),
              tp_str("format", weight ? weight->form->format->name : NULL),
-             tp_numbers("at", at, 3), tp_if(is_moved(subject), tp_num("stored_row", info->stored_n)),
+             tp_numbers("at", at, 3),
+             tp_if(is_moved(subject), tp_num("stored_row", info->stored_n)),
              info->has_value ? number("value", info->value) : tp_null("value"));
     tp_begin(&w, "parts", '[');
     for (uint32_t i = 0; i < info->spots; i++) {
@@ -426,7 +427,7 @@ static enum tp_code region_of(const struct tp_options *o, const struct tp_subjec
                                  o->values.k0, o->values.k1};
     enum tp_code code = is_moved(subject) ? TP_OK
                                           : tp_inspect_own(subject, &region->e, &region->n0, err);
-    if (code == TP_OK && subject->from_rows && !is_moved(subject)) { /* ends that lie beyond its own are cut */
+    if (code == TP_OK && subject->from_rows && !is_moved(subject)) { /* no end beyond its own */
         uint64_t end = tp_min_u64(region->n1, subject->from_row + subject->from_rows);
         region->n1 = subject->from_n + end - tp_min_u64(end, subject->from_row);
     }
