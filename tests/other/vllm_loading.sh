@@ -34,9 +34,9 @@ for model in falcon llama4; do
     convert $model $model-file --to w4a16-marlin --model-file "$work/$model.json"
 done
 "$PYTHON" "$here/checkpoints.py" flipped "$work/falcon-flip" \
-    transformer.h.1.self_attention.query_key_value.weight_packed
+    transformer.h.1.self_attention.query_key_value.weight
 "$PYTHON" "$here/checkpoints.py" flipped "$work/llama4-flip" \
-    model.layers.1.self_attn.k_proj.weight_packed
+    model.layers.1.self_attn.k_proj.weight
 
 for model in llama mixtral; do
     "$PYTHON" "$root/samples/gen_checkpoint.py" "$work/$model" --preset "tiny-$model" --quiet

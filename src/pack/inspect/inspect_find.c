@@ -289,9 +289,12 @@ enum tp_code tp_inspect_own(const struct tp_subject *subject, uint64_t *e, uint6
                             struct tp_err *err)
 {
     uint64_t first = subject->from_row, rows = subject->from_rows;
-    if (subject->weight && *n < subject->box.n) /* of which all rows are of one tensor */
-        *n = tp_row_stored(&subject->weight->form->settings.rows, subject->box.n, *n);
-    if (!rows || (subject->weight && subject->weight->form->settings.rows.kind))
+    if (!subject->weight)
+        return TP_OK;
+    const struct tp_row_order *order = &subject->weight->form->settings.rows;
+    if (order->kind && *n < subject->box.n) /* all rows are of one tensor, whatever was named */
+        *n = tp_row_stored(order, subject->box.n, *n);
+    if (!rows || order->kind)
         return TP_OK;
     if (subject->from_one && *e != 0)
         return not_its_own(subject, 'e', *e, 0, 0, err);
