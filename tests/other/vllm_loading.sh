@@ -84,12 +84,12 @@ done
 refused falcon_h1 'vLLM does not load it packed: it numbers the layers of this model .*; convert'
 
 load 80 2 ls="$work/llama4-8,$marlin" lp="$work/llama4-8p" fs="$work/falcon-8,$marlin" \
-    fp="$work/falcon-8p" shared="$work/falcon_one-p,strict=no"
+    fp="$work/falcon-8p" ks="$work/falcon_one-ct" kp="$work/falcon_one-p" # one head of k and v
 for rank in 0 1; do
     equal ls lp $rank
     equal fs fp $rank
+    equal ks kp $rank
 done
-refused shared 'query_key_value: its parts lie merged in the file, in 384 rows; serve on another number'
 
 dummy=load_format=dummy,strict=no
 export VLLM_LOGGING_LEVEL=INFO

@@ -43,10 +43,19 @@ def _joined(rows: list[Rows]) -> list[Rows]:
     return found
 
 
-def _count_of(sizes: list[int], ranks: int, rows: int) -> int:
+def _wholes(layer: Any, sizes: list[int], ranks: int) -> list[int]:
+    """Rows of vLLM's parts on all ranks, of which several may share heads of k and v."""
+    heads = [getattr(layer, f"total_num_{kind}heads", 0) for kind in ("", "kv_", "kv_")]
+    if len(sizes) != len(heads) or not all(heads):
+        return [size * ranks for size in sizes]
+    widths = (layer.head_size, layer.head_size, getattr(layer, "v_head_size", layer.head_size))
+    return [count * width for count, width in zip(heads, widths)]
+
+
+def _count_of(wholes: list[int], rows: int) -> int:
     """How many of vLLM's parts the rows of a weight are, beginning with the first."""
-    for count in range(1, len(sizes) + 1):
-        if sum(sizes[:count]) * ranks == rows:
+    for count in range(1, len(wholes) + 1):
+        if sum(wholes[:count]) == rows:
             return count
     raise UnsupportedError(f"its parts lie merged in the file, in {rows} rows")
 
@@ -77,6 +86,7 @@ class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
         self.sizes, self.rank, self.ranks = output_partition_sizes, layer.tp_rank, layer.tp_size
         n, k = sum(output_partition_sizes), input_size_per_partition
         layer.output_size_per_partition, layer.input_size_per_partition = n, k
+        self.wholes = _wholes(layer, self.sizes, self.ranks)
         layer.weight_block_size = [128, 128]  # what vLLM's kernels for block FP8 look up
         self._refuse_unless(self._checked, input_size)
         self.mine = self._refuse_unless(self.parts[0].matrix_of_size, (1, n, k))
@@ -121,10 +131,10 @@ class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
         places, taken, at = [], 0, 0
         for packed in self.parts:
             own = len(self.parts) == len(self.sizes)
-            count = 1 if own else _count_of(self.sizes[taken:], self.ranks, packed.box[1])
+            count = 1 if own else _count_of(self.wholes[taken:], packed.box[1])
             rows, begin = [], 0
-            for size in self.sizes[taken : taken + count]:
-                whole = packed.box[1] if count == 1 else size * self.ranks
+            for i, size in enumerate(self.sizes[taken : taken + count], taken):
+                whole = packed.box[1] if count == 1 else self.wholes[i]
                 first, last = rows_of_rank(whole, size, self.rank, self.ranks)
                 rows.append(Rows((at, at + size), (begin + first, begin + last)))
                 at, begin = at + size, begin + whole
