@@ -51,22 +51,21 @@ static uint64_t head_stored(const struct tp_row_order *order, uint64_t h)
 
 uint64_t tp_row_source(const struct tp_row_order *order, uint64_t rows, uint64_t n)
 {
+    if (order->kind == TP_ORDER_SOURCE)
+        return n;
     uint64_t head = tp_row_head(order, rows), h = n / head, i = n % head;
-    switch (order->kind) {
-    case TP_ORDER_QKV_GROUPS: return head_source(order, h) * head + i;
-    case TP_ORDER_ROTARY_HALVES: return h * head + i % (head / 2) * 2 + i / (head / 2);
-    default: return n;
-    }
+    return order->kind == TP_ORDER_QKV_GROUPS
+               ? head_source(order, h) * head + i
+               : h * head + i % (head / 2) * 2 + i / (head / 2);
 }
 
 uint64_t tp_row_stored(const struct tp_row_order *order, uint64_t rows, uint64_t n)
 {
+    if (order->kind == TP_ORDER_SOURCE)
+        return n;
     uint64_t head = tp_row_head(order, rows), h = n / head, i = n % head;
-    switch (order->kind) {
-    case TP_ORDER_QKV_GROUPS: return head_stored(order, h) * head + i;
-    case TP_ORDER_ROTARY_HALVES: return h * head + i % 2 * (head / 2) + i / 2;
-    default: return n;
-    }
+    return order->kind == TP_ORDER_QKV_GROUPS ? head_stored(order, h) * head + i
+                                              : h * head + i % 2 * (head / 2) + i / 2;
 }
 
 bool tp_row_order_keeps(const struct tp_row_order *order, uint64_t rows, uint64_t per)

@@ -308,9 +308,10 @@ enum tp_code tp_inspect_own(const struct tp_subject *subject, uint64_t *e, uint6
 bool tp_inspect_rows(const struct tp_subject *subject, uint64_t *n0, uint64_t *n1)
 {
     const uint64_t rows = subject->box.n, count = *n1 - *n0;
-    if (!subject->weight || count == rows)
+    const struct tp_row_order *order =
+        subject->weight ? &subject->weight->form->settings.rows : NULL;
+    if (!order || !order->kind || count == rows)
         return true;
-    const struct tp_row_order *order = &subject->weight->form->settings.rows;
     uint64_t first = rows, last = 0;
     for (uint64_t n = *n0; n < *n1; n++) {
         const uint64_t source = tp_row_source(order, rows, n);
