@@ -403,11 +403,12 @@ done
 equal 8s 8p 0
 equal 4s 4p 0
 equal ds dp 0
+unread=alpha,input_global_scale,input_global_scale_inv # stock keeps them beside Marlin's operands
 for format in trtllm cutlass-moe vllm-cutlass cutedsl; do
     equal s-one-$format p-one-$format 0
     equal s-odd-$format p-odd-$format 0
-    equal s-whole-$format p-whole-$format 0
-    equal s-nvidia-$format p-nvidia-$format 0
+    equal s-whole-$format p-whole-$format 0 "$unread" o_proj,qkv_proj
+    equal s-nvidia-$format p-nvidia-$format 0 "$unread" o_proj,qkv_proj
 done
 equal s-latent-trtllm p-latent-trtllm 0
 equal s-filled-trtllm p-filled-trtllm 0
