@@ -208,8 +208,9 @@ class Weight:
 
         box  an index as of an array (N, K), or (E, N, K) of a stack: numbers, and slices of
              step 1, such as np.s_[16:32, :]. What is left out is taken whole.
-        Returns float32 of the shape that the index gives. No more of the file is read than the
-        tiles that the values lie in.
+        Returns float32 of the shape that the index gives, with the rows as they lie: of some
+        weights in another order than the source's ("rows" in tilepack-formats(5)). No more of the
+        file is read than the tiles that the values lie in.
         Raises UsageError for an index that is not inside the weight.
         """
         box = box if isinstance(box, tuple) else (box,)

@@ -54,6 +54,7 @@ class Packed:
     part        what it is for its format, as its descriptor has it: "up", "down", "wide", ...;
                 "gated": its rows are those of gate and up, one after the other
     bias        it is the bias of such a weight, whose one tensor has no suffix
+    reordered   its rows lie in another order than in its source, the one that engines want
     """
 
     format: str
@@ -63,6 +64,7 @@ class Packed:
     per: Mapping[str, Span]
     part: str | None = None
     bias: bool = False
+    reordered: bool = False
 
     def of_size(self, box: Box) -> Packed:
         """The same for another size. Nothing is checked before outputs are asked for."""

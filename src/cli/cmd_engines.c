@@ -118,6 +118,8 @@ static int print_one(const void *item)
         tp_print_fact(i ? "" : "skips", engine->skip[i].text);
     for (size_t i = 0; i < engine->namings; i++)
         tp_print_fact(i ? "" : "names", engine->naming[i]);
+    for (size_t i = 0; i < engine->reorders; i++)
+        tp_print_fact(i ? "" : "reorders", engine->reorder[i]);
     print_rules("plain", engine->plain, engine->plains, &err);
     print_rules("sizes", engine->size, engine->sizes, &err);
     print_rules("families", engine->family, engine->families, &err);

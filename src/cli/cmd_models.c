@@ -93,6 +93,20 @@ static void print_parallel(const struct tp_model *model, struct tp_err *err)
     }
 }
 
+static void print_rows(const struct tp_model *model, struct tp_err *err)
+{
+    for (size_t i = 0; i < model->row_orders; i++) {
+        const struct tp_model_rows *is = &model->rows[i];
+        struct tp_text text = {0};
+        for (size_t m = 0; m < is->modules; m++)
+            tp_text_addf(&text, err, "%s%s", m ? ", " : "", is->module[m].text);
+        tp_text_addf(&text, err, ": %s%s%s%s%s", tp_row_kinds[is->order],
+                     is->when ? ", if " : "", is->when ? is->when : "",
+                     is->unless ? ", unless " : "", is->unless ? is->unless : "");
+        tp_print_text_fact(i ? "" : "rows", &text, err);
+    }
+}
+
 static void print_renamed(const struct tp_model *model)
 {
     for (size_t i = 0; i < model->renames; i++) {
@@ -115,6 +129,7 @@ static int print_one(const void *item)
     print_stacks(model, &err);
     print_fused(model, &err);
     print_parallel(model, &err);
+    print_rows(model, &err);
     print_renamed(model);
     if (err.code)
         return tp_report_error(&err);

@@ -111,6 +111,11 @@ static const char *name_of(const struct tp_source *source, const struct tp_subje
     return subject->weight ? subject->weight->name : source->ckpt.tensors[subject->tensor].name;
 }
 
+static bool is_moved(const struct tp_subject *subject)
+{
+    return subject->weight && subject->weight->form->settings.rows.kind;
+}
+
 static struct tp_member count_or_null(const char *key, int count)
 {
     return count < 0 ? tp_null(key) : tp_num(key, (uint64_t)count);
@@ -126,6 +131,7 @@ static int at_json(const struct tp_source *source, const struct tp_subject *subj
     tp_write(&w, tp_str("weight", name_of(source, subject)),
              tp_str("format", weight ? weight->form->format->name : NULL),
              tp_numbers("at", at, 3),
+             tp_if(is_moved(subject), tp_num("stored_row", info->stored_n)),
              info->has_value ? number("value", info->value) : tp_null("value"));
     tp_begin(&w, "parts", '[');
     for (uint32_t i = 0; i < info->spots; i++) {
@@ -191,6 +197,8 @@ static int at_text(const struct tp_source *source, const struct tp_subject *subj
            (unsigned long long)info->k);
     if (weight)
         printf("  %s", weight->form->format->name);
+    if (is_moved(subject))
+        printf(", which is row %llu here", (unsigned long long)info->stored_n);
     if (info->has_value)
         printf("\n  value         %s%.*g%s%s%s", tp_style("1"), digits_of(source, subject),
                info->value, tp_style("0"), weight ? " = " : "", weight ? formula(weight) : "");
@@ -212,6 +220,8 @@ int tp_dump_at(const struct tp_options *o, const struct tp_source *source,
         tp_err_tensor(&err, o->arg.item[1]);
         return tp_report_error(&err);
     }
+    info.stored_n = n;
+    info.n = is_moved(subject) ? o->at.n : n;
     return o->json ? at_json(source, subject, &info) : at_text(source, subject, &info);
 }
 
@@ -249,6 +259,7 @@ static void put_item(struct tp_writer *w, const struct tp_source *source,
         tp_write(w, tp_num("fill", item->fill));
     else
         tp_write(w, tp_numbers("e", e, 2), tp_numbers("n", n, 2), tp_numbers("k", k, 2),
+                 tp_if(item->as_stored, tp_bool("as_stored", true)),
                  tp_if(item->word >= 0, tp_num("word", (uint64_t)item->word)),
                  number("value", item->spot.value),
                  tp_if(at->has_value, number("element_value", at->value)));
@@ -287,6 +298,8 @@ static void print_place(const struct tp_subject *subject, const struct tp_stored
         printf("%s of", noun(subject, subject->out));
     print_range('e', item->e0, item->e1);
     print_range('n', item->n0, item->n1);
+    if (item->as_stored)
+        printf(" (rows as they lie)");
     print_range('k', item->k0, item->k1);
 }
 
@@ -329,6 +342,9 @@ int tp_dump_byte(const struct tp_options *o, const struct tp_source *source,
         tp_err_tensor(&err, tensor->name);
         return tp_report_error(&err);
     }
+    for (unsigned i = 0; i < info.count; i++)
+        info.item[i].as_stored = !info.item[i].padding &&
+                                 !tp_inspect_rows(subject, &info.item[i].n0, &info.item[i].n1);
     if (o->json)
         return byte_json(source, subject, &info, at);
     printf("byte %llu of ", (unsigned long long)info.byte);
@@ -348,6 +364,7 @@ struct printing {
     struct tp_text name; /* as JSON; the head is printed with the first row, when all is read */
     bool json, first;
     int digits;
+    const uint64_t *row; /* the number of the row, where it lies as another one; or NULL */
 };
 
 static void number_json(double value, int digits)
@@ -374,6 +391,7 @@ static enum tp_code print_row(void *arg, uint64_t n, const double *values, uint6
 {
     struct printing *p = arg;
     (void)err;
+    n = p->row ? *p->row : n;
     if (p->json && p->first)
         head_json(p);
     if (p->json)
@@ -407,12 +425,31 @@ static enum tp_code region_of(const struct tp_options *o, const struct tp_subjec
 {
     *region = (struct tp_region){o->expert == TP_UNSET ? 0 : o->expert, o->values.n0, o->values.n1,
                                  o->values.k0, o->values.k1};
-    enum tp_code code = tp_inspect_own(subject, &region->e, &region->n0, err);
-    if (code == TP_OK && subject->from_rows) { /* ends that lie beyond its own are cut */
+    enum tp_code code = is_moved(subject) ? TP_OK
+                                          : tp_inspect_own(subject, &region->e, &region->n0, err);
+    if (code == TP_OK && subject->from_rows && !is_moved(subject)) { /* no end beyond its own */
         uint64_t end = tp_min_u64(region->n1, subject->from_row + subject->from_rows);
         region->n1 = subject->from_n + end - tp_min_u64(end, subject->from_row);
     }
     return code ? code : tp_inspect_region(subject, region, err);
+}
+
+/* Row by row, where they lie in another order. */
+static enum tp_code visit_rows(const struct tp_source *source, const struct tp_subject *subject,
+                               const struct tp_region *region, struct printing *p,
+                               struct tp_err *err)
+{
+    struct tp_region one = *region;
+    enum tp_code code = TP_OK;
+    if (!is_moved(subject))
+        return tp_inspect_values(&source->ckpt, subject, region, print_row, p, err);
+    for (uint64_t n = region->n0; n < region->n1 && code == TP_OK; n++) {
+        one.n0 = tp_row_stored(&subject->weight->form->settings.rows, subject->box.n, n);
+        one.n1 = one.n0 + 1;
+        p->row = &n;
+        code = tp_inspect_values(&source->ckpt, subject, &one, print_row, p, err);
+    }
+    return code;
 }
 
 int tp_dump_values(const struct tp_options *o, const struct tp_source *source,
@@ -429,7 +466,7 @@ int tp_dump_values(const struct tp_options *o, const struct tp_source *source,
     if (code == TP_OK && o->json)
         code = tp_add_string(&p.name, name, &err);
     if (code == TP_OK)
-        code = tp_inspect_values(&source->ckpt, subject, &region, print_row, &p, &err);
+        code = visit_rows(source, subject, &region, &p, &err);
     tp_text_free(&p.name);
     if (code) {
         tp_err_tensor(&err, o->arg.item[1]);

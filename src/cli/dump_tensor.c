@@ -47,6 +47,11 @@ static void print_weight(const struct tp_weight *weight)
         printf("%s%s=%s", p ? " " : "\n  set with ", weight->form->format->param[p].key,
                weight->form->format->param[p].choices[weight->form->settings.choice[p]]);
     print_search(&weight->form->search);
+    const struct tp_row_order *rows = &weight->form->settings.rows;
+    if (rows->kind)
+        printf("\n  rows in the order %s of %u heads", tp_row_kinds[rows->kind], rows->heads);
+    if (rows->groups)
+        printf(" in groups of %u", rows->groups ? rows->heads / rows->groups : 0);
     putchar('\n');
     for (uint32_t i = 0; i < weight->origins; i++) {
         const struct tp_origin *origin = &weight->origin[i];

@@ -131,6 +131,18 @@ for model in mixtral odd filled; do
     done
 done
 convert odd uncalibrated --to nvfp4-trtllm --include experts --weights-only
+# The same of whole calibrated models, with linear layers in Marlin's order, which takes no such scales.
+cp -r "$work/mixtral-nvfp4-ct" "$work/whole-calibrated"
+"$PYTHON" "$here/checkpoints.py" calibrated "$work/whole-calibrated"
+cp -r "$work/whole-calibrated" "$work/nvidia-calibrated"
+"$PYTHON" "$here/checkpoints.py" nvidia "$work/nvidia-calibrated"
+for format in trtllm cutlass-moe vllm-cutlass cutedsl; do
+    printf '{"rules": [{"match": "experts", "to": "%s"}, {"match": "_proj", "to": "nvfp4-marlin"}]}' \
+        nvfp4-$format >"$work/$format.json"
+    for model in whole nvidia; do
+        convert $model-calibrated $model-nvfp4-$format --recipe "$work/$format.json"
+    done
+done
 # Linear layers with activation scales that no kernel of the output takes: these are left out.
 convert llama llama-nvfp4-ct --to nvfp4-ct
 convert llama llama-static --to fp8-tensor-ct --set fused=shared
@@ -348,6 +360,9 @@ one="$(scaled filled filled trtllm) $(scaled filled filled cutedsl)" two='' rtx=
 one="$one $(scaled latent deepseek trtllm ",$latent")"
 for format in trtllm cutlass-moe vllm-cutlass cutedsl; do
     one="$one $(scaled one mixtral $format) $(scaled odd odd $format)"
+    for model in whole nvidia; do
+        one="$one $(scaled $model $model $format ,linear_backend=marlin,strict=no)"
+    done
     two="$two $(scaled tensors mixtral $format) $(scaled experts mixtral $format ,$parallel)"
 done
 for format in cutlass-moe vllm-cutlass; do
@@ -388,9 +403,12 @@ done
 equal 8s 8p 0
 equal 4s 4p 0
 equal ds dp 0
+unread=alpha,input_global_scale,input_global_scale_inv # stock keeps them beside Marlin's operands
 for format in trtllm cutlass-moe vllm-cutlass cutedsl; do
     equal s-one-$format p-one-$format 0
     equal s-odd-$format p-odd-$format 0
+    equal s-whole-$format p-whole-$format 0 "$unread" o_proj,qkv_proj
+    equal s-nvidia-$format p-nvidia-$format 0 "$unread" o_proj,qkv_proj
 done
 equal s-latent-trtllm p-latent-trtllm 0
 equal s-filled-trtllm p-filled-trtllm 0

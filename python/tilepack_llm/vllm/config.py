@@ -18,7 +18,7 @@ from . import manifest
 from .claims import Claims
 from .expert_kernels import experts_method
 from .linear import TilepackLinearMethod
-from .names import as_built, check_family
+from .names import as_built, check_family, check_order
 from .support import SUPPORTED, Refused, check_device
 
 
@@ -31,6 +31,7 @@ class TilepackConfig(QuantizationConfig):  # type: ignore[misc]
         self.formats = formats
         self.packed: dict[str, Packed] = {}
         self.claims = Claims()
+        self.hidden: frozenset[str] = frozenset()  # names in the file: see reading.py
 
     def __repr__(self) -> str:
         return f"TilepackConfig({', '.join(self.formats)}; {len(self.packed)} weights)"
@@ -63,6 +64,9 @@ class TilepackConfig(QuantizationConfig):  # type: ignore[misc]
         types = {getattr(config, "model_type", "") for config in (hf_config, text)}
         found = manifest.read(manifest.path_of(model_name, revision))
         check_family(found, types)
+        check_order(found, types)
+        if any(weight.reordered for weight in found.values()):
+            self.hidden = frozenset(name for name in found if ":" not in name)
         self.packed = as_built(found, types)
         capability = current_platform.get_device_capability()
         for name, weight in self.packed.items():
@@ -89,7 +93,7 @@ class TilepackConfig(QuantizationConfig):  # type: ignore[misc]
             parts = manifest.parts_of(prefix, self.packed, self.packed_modules_mapping)
             self.claims.add(prefix, parts.values())
             if parts:
-                return TilepackLinearMethod(list(parts.values()), prefix)
+                return TilepackLinearMethod(list(parts.values()), prefix, bool(self.hidden))
             return UnquantizedLinearMethod()
         if isinstance(layer, RoutedExperts):
             experts = manifest.experts_of(prefix, self.packed)

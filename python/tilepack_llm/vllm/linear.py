@@ -20,7 +20,7 @@ from ..slices import Output, Packed, Span, columns_of_rank, rows_of_rank
 from .filling import Filling
 from .kernels import LINEAR, Asked
 from .staging import account, staging
-from .support import Refused, check_linear
+from .support import STORED, Refused, check_linear
 from .tensors import Place, check, check_dtype, copy_tiles, parameter, rename
 
 _SHARDS = {"q": 0, "k": 1, "v": 2}
@@ -44,22 +44,33 @@ def _joined(rows: list[Rows]) -> list[Rows]:
     return found
 
 
-def _count_of(sizes: list[int], ranks: int, rows: int) -> int:
+def _wholes(layer: Any, sizes: list[int], ranks: int) -> list[int]:
+    """Rows of vLLM's parts on all ranks, of which several may share heads of k and v."""
+    heads = [getattr(layer, f"total_num_{kind}heads", 0) for kind in ("", "kv_", "kv_")]
+    if len(sizes) != len(heads) or not all(heads):
+        return [size * ranks for size in sizes]
+    widths = (layer.head_size, layer.head_size, getattr(layer, "v_head_size", layer.head_size))
+    return [count * width for count, width in zip(heads, widths)]
+
+
+def _count_of(wholes: list[int], rows: int) -> int:
     """How many of vLLM's parts the rows of a weight are, beginning with the first."""
-    for count in range(1, len(sizes) + 1):
-        if sum(sizes[:count]) * ranks == rows:
+    for count in range(1, len(wholes) + 1):
+        if sum(wholes[:count]) == rows:
             return count
     raise UnsupportedError(f"its parts lie merged in the file, in {rows} rows")
 
 
 class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
-    """parts: the packed weights of the layer, in the order of its rows."""
+    """parts: the packed weights of the layer, in the order of its rows; hidden: reading.py has
+    renamed their tensors."""
 
     supports_pre_processed_weights = True
     requires_device_loading = False
 
-    def __init__(self, parts: list[Packed], prefix: str) -> None:
+    def __init__(self, parts: list[Packed], prefix: str, hidden: bool = False) -> None:
         self.parts, self.prefix = parts, prefix
+        self.stored = STORED if hidden else ""
 
     def create_weights(
         self,
@@ -76,6 +87,7 @@ class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
         self.sizes, self.rank, self.ranks = output_partition_sizes, layer.tp_rank, layer.tp_size
         n, k = sum(output_partition_sizes), input_size_per_partition
         layer.output_size_per_partition, layer.input_size_per_partition = n, k
+        self.wholes = _wholes(layer, self.sizes, self.ranks)
         layer.weight_block_size = [128, 128]  # what vLLM's kernels for block FP8 look up
         self._refuse_unless(self._checked, input_size)
         self.mine = self._refuse_unless(self.parts[0].matrix_of_size, (1, n, k))
@@ -88,7 +100,7 @@ class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
         for output in outputs.values():
             made = parameter(output)
             made.weight_loader = self._loader(output)
-            layer.register_parameter(output.suffix, made)
+            layer.register_parameter(self.stored + output.suffix, made)
             self.filling.expect(output.suffix, output, n)
 
     def _refuse_unless(self, work: Callable[..., Any], *arguments: Any) -> Any:
@@ -120,10 +132,10 @@ class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
         places, taken, at = [], 0, 0
         for packed in self.parts:
             own = len(self.parts) == len(self.sizes)
-            count = 1 if own else _count_of(self.sizes[taken:], self.ranks, packed.box[1])
+            count = 1 if own else _count_of(self.wholes[taken:], packed.box[1])
             rows, begin = [], 0
-            for size in self.sizes[taken : taken + count]:
-                whole = packed.box[1] if count == 1 else size * self.ranks
+            for i, size in enumerate(self.sizes[taken : taken + count], taken):
+                whole = packed.box[1] if count == 1 else self.wholes[i]
                 first, last = rows_of_rank(whole, size, self.rank, self.ranks)
                 rows.append(Rows((at, at + size), (begin + first, begin + last)))
                 at, begin = at + size, begin + whole
@@ -187,11 +199,12 @@ class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
         self.filling.again()
         support = LINEAR[self.parts[0].format]
         for suffix, output in self.mine.outputs.items():
+            name = self.stored + suffix
             if output.grid is None:
-                del layer._parameters[suffix]  # the kernel makes these words itself
+                del layer._parameters[name]  # the kernel makes these words itself
                 continue
-            data = support.view(suffix, layer._parameters[suffix].data, self.mine.box)
-            rename(layer, suffix, support.names.get(suffix, suffix), data)
+            data = support.view(suffix, layer._parameters[name].data, self.mine.box)
+            rename(layer, name, support.names.get(suffix, suffix), data)
         support.ready(layer, self.kernel)
         account.tell()
 

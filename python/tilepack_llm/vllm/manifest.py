@@ -68,7 +68,10 @@ def _packed(descriptor: Mapping[str, Any], name: str) -> Packed:
         if key not in _HOW_FOUND
     }
     bias = bool(descriptor.get("bias"))
-    return Packed(descriptor["format"], params, (e, n, k), stacked, per, part or None, bias)
+    reordered = "rows" in descriptor
+    return Packed(
+        descriptor["format"], params, (e, n, k), stacked, per, part or None, bias, reordered
+    )
 
 
 def _check_bias(name: str, bias: Packed) -> None:

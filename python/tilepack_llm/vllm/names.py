@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from ..commands import engine
+from ..slices import Packed
 from .support import Refused
 
 ENGINE = "vllm-tilepack"
@@ -50,6 +51,19 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 def is_skipped(name: str) -> bool:
     """Whether vLLM leaves the module of a checkpoint out."""
     return _matches(name, _facts().get("skips", ()))
+
+
+def check_order(packed: Mapping[str, Packed], types: Collection[str]) -> None:
+    """Refuses rows that vLLM moves when it loads plain ones, and that lie as in the file."""
+    for rule in _facts().get("reorders", ()):
+        kind, module = rule.split()
+        for name, weight in packed.items():
+            if kind in types and _matches(name, [module]) and not weight.reordered:
+                raise Refused(
+                    f"{name}: vLLM takes its rows in another order than that of the model's file, "
+                    "which they have here",
+                    hint="convert the model again with this version of tilepack",
+                )
 
 
 def check_family(packed: Iterable[str], types: Collection[str]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -27,6 +27,16 @@ from .telling import tell_kernels
 # The file's stack is P.experts.w13_*; in vLLM's tree of modules it is routed_experts that
 # holds it, under a name that no model takes for one of its own to cut (gpt-oss does w13_weight).
 _STACK = re.compile(r"\.experts\.(w13_|w2_)")
+_BIAS = "bias"
+
+
+def _named(name: str, hidden: Collection[str]) -> str:
+    """The name under which vLLM gets a tensor. Where it moves rows of some plain weights, those of
+    packed ones are hidden from the names by which it knows them (llama4); a bias is not."""
+    module, _, suffix = name.rpartition(".")
+    if module in hidden and suffix != _BIAS:
+        return f"{module}.{STORED}{suffix}"
+    return _STACK.sub(rf".experts.routed_experts.{STORED}\1", name)
 
 
 def _before(model_config: Any, model: Any) -> None:
@@ -75,8 +85,10 @@ def watch() -> None:
             weights = _marked(weights, model_config)
         staging.clear()
         account.reading = True
+        quantization = get_current_vllm_config().quant_config
+        hidden = getattr(quantization, "hidden", ())
         for name, tensor in weights:
-            yield _STACK.sub(rf".experts.routed_experts.{STORED}\1", name), tensor
+            yield _named(name, hidden), tensor
         staging.flush()
         account.reading = False
         account.tell()

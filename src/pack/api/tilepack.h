@@ -289,8 +289,9 @@ size_t tilepack_packed_tensor(const tilepack_checkpoint *checkpoint, size_t w, s
 int tilepack_packed_weight(const tilepack_checkpoint *checkpoint, size_t w,
                            tilepack_weight **weight, char *message, size_t size);
 
-/* Decoded values of rows [n0,n1) and columns [k0,k1) of expert e, row by row. Reads no
- * more of the file than the tiles they lie in. */
+/* Decoded values of rows [n0,n1) and columns [k0,k1) of expert e, row by row, as they lie: of
+ * some weights in another order than the source's ("rows" of descriptors). Reads no more of the
+ * file than the tiles they lie in. */
 int tilepack_packed_values(const tilepack_checkpoint *checkpoint, size_t w, uint64_t e,
                            uint64_t n0, uint64_t n1, uint64_t k0, uint64_t k1, float *values,
                            char *message, size_t size);

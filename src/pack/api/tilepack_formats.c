@@ -232,7 +232,7 @@ static int new_weight(const char *name, const char *parameters, enum tp_part par
                       struct tp_box3 box, tilepack_weight **weight, char *message, size_t size)
 {
     struct tp_err err = {0};
-    struct tp_settings settings = {{0}};
+    struct tp_settings settings = {.choice = {0}};
     struct tp_op op;
     const struct tp_format *format = NULL;
     *weight = NULL;

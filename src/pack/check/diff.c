@@ -95,7 +95,9 @@ static enum tp_code same_rows(const struct diff *d, uint32_t a, uint32_t b, bool
     enum tp_code code = tp_weight_origins(&d->a.plain, a, &lists[0], &counts[0], d->err);
     if (code == TP_OK)
         code = tp_weight_origins(&d->b.plain, b, &lists[1], &counts[1], d->err);
-    *same = code == TP_OK && counts[0] == counts[1];
+    *same = code == TP_OK && counts[0] == counts[1] &&
+            tp_row_order_same(&d->a.in->weights->items[a].form->settings.rows,
+                              &d->b.in->weights->items[b].form->settings.rows);
     for (uint32_t i = 0; *same && i < counts[0]; i++)
         *same = same_origin(&lists[0][i], &lists[1][i]);
     for (int s = 0; s < 2; s++)

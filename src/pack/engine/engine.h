@@ -116,6 +116,8 @@ struct tp_engine {
     size_t skips;
     const char **naming; /* "TYPE TEXT TEXT": what files of such models say, and what it says */
     size_t namings;
+    const char **reorder; /* "TYPE MODULE": where kernels have rows in an order of models/ */
+    size_t reorders;
     struct tp_engine_row *row;
     size_t rows;
     struct tp_engine_rule *plain, *size, *family;

@@ -89,6 +89,7 @@ static const struct tp_json_field fields[] = {
     TP_ONE("alike", BITS, TP_MAY_BE, tp_engine, alike, .words = alikes),
     TP_LIST("skips", MODULES, TP_MAY_BE, tp_engine, skip, skips),
     TP_LIST("names", TEXTS, TP_MAY_BE, tp_engine, naming, namings),
+    TP_LIST("reorders", TEXTS, TP_MAY_BE, tp_engine, reorder, reorders),
     TP_LIST("reads", OBJECTS, TP_NEEDED, tp_engine, row, rows, TP_OF(row, tp_engine_row)),
     TP_LIST("plain", OBJECTS, TP_MAY_BE, tp_engine, plain, plains, TP_OF(plain, tp_engine_rule)),
     TP_LIST("sizes", OBJECTS, TP_MAY_BE, tp_engine, size, sizes, TP_OF(size, tp_engine_rule)),

@@ -60,7 +60,7 @@ double tp_format_bits(const struct tp_format *format)
     struct tp_box3 box = {1, 4096, 4096};
     double bits = 0;
     struct tp_op op;
-    tp_format_op(format, &(struct tp_settings){{0}}, &op);
+    tp_format_op(format, &(struct tp_settings){.choice = {0}}, &op);
     for (uint32_t i = 0; i < op.outs; i++) {
         uint64_t shape[TP_MAX_RANK];
         uint32_t rank;

@@ -5,6 +5,7 @@
 #ifndef TP_PACK_FORMAT_H
 #define TP_PACK_FORMAT_H
 
+#include "base/row_order.h"
 #include "kernels/op/kernel.h"
 
 #include <jansson.h>
@@ -179,6 +180,7 @@ const struct tp_format *tp_format_bias(const struct tp_format *format);
 /* Chosen values, index by format->param. {0} is all defaults. */
 struct tp_settings {
     uint8_t choice[TP_MAX_PARAMS];
+    struct tp_row_order rows; /* of one weight: what no rule chooses */
 };
 
 /* The choice of that name or alias, or -1. */

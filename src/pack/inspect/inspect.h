@@ -33,10 +33,14 @@ struct tp_subject {
 enum tp_code tp_inspect_find(const struct tp_checkpoint *ckpt, const struct tp_weights *weights,
                              const char *name, struct tp_subject *subject, struct tp_err *err);
 
-/* Expert e and row n of the tensor that was named become those of the weight. TP_E_USAGE when it
- * has none of that number there, or its name says the expert and e is not 0. */
+/* Expert e and row n of the tensor that was named become those of the weight, as they lie.
+ * TP_E_USAGE when it has none of that number there, or its name says the expert and e is not 0. */
 enum tp_code tp_inspect_own(const struct tp_subject *subject, uint64_t *e, uint64_t *n,
                             struct tp_err *err);
+
+/* Rows [*n0, *n1) of the weight, as they lie, become those of its source. False: these do not
+ * follow one another there. */
+bool tp_inspect_rows(const struct tp_subject *subject, uint64_t *n0, uint64_t *n1);
 
 /* The subject of one tensor, by index. */
 struct tp_subject tp_inspect_tensor(const struct tp_checkpoint *ckpt,
@@ -66,6 +70,7 @@ struct tp_spot {
  * are no part of it. A tensor of its own has spot[0] only. */
 struct tp_element_info {
     uint64_t e, n, k;
+    uint64_t stored_n; /* the row as it lies, where n is that of the source */
     uint32_t spots;
     struct tp_spot spot[TP_MAX_OUT];
     int code;      /* canonical code, -1 for a tensor of its own */
@@ -87,6 +92,7 @@ struct tp_stored {
     bool padding;     /* outside of the logical box */
     uint8_t fill;     /* what padding holds */
     int word;         /* of a tensor of constants: which one; else -1 */
+    bool as_stored;   /* n0 and n1 are as rows lie, whose order no range of the source's has */
     /* The elements of W that it belongs to, ends not included. */
     uint64_t e0, e1, n0, n1, k0, k1;
 };

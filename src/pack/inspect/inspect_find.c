@@ -4,6 +4,7 @@
  */
 #include "pack/inspect/inspect.h"
 
+#include "base/num.h"
 #include "base/similar.h"
 #include "base/suffix.h"
 #include "pack/os/os.h"
@@ -288,7 +289,12 @@ enum tp_code tp_inspect_own(const struct tp_subject *subject, uint64_t *e, uint6
                             struct tp_err *err)
 {
     uint64_t first = subject->from_row, rows = subject->from_rows;
-    if (!rows)
+    if (!subject->weight)
+        return TP_OK;
+    const struct tp_row_order *order = &subject->weight->form->settings.rows;
+    if (order->kind && *n < subject->box.n) /* all rows are of one tensor, whatever was named */
+        *n = tp_row_stored(order, subject->box.n, *n);
+    if (!rows || order->kind)
         return TP_OK;
     if (subject->from_one && *e != 0)
         return not_its_own(subject, 'e', *e, 0, 0, err);
@@ -297,4 +303,24 @@ enum tp_code tp_inspect_own(const struct tp_subject *subject, uint64_t *e, uint6
     *e += subject->from_e; /* which is 0 where E was asked for */
     *n = *n - first + subject->from_n;
     return TP_OK;
+}
+
+bool tp_inspect_rows(const struct tp_subject *subject, uint64_t *n0, uint64_t *n1)
+{
+    const uint64_t rows = subject->box.n, count = *n1 - *n0;
+    const struct tp_row_order *order =
+        subject->weight ? &subject->weight->form->settings.rows : NULL;
+    if (!order || !order->kind || count == rows)
+        return true;
+    uint64_t first = rows, last = 0;
+    for (uint64_t n = *n0; n < *n1; n++) {
+        const uint64_t source = tp_row_source(order, rows, n);
+        first = tp_min_u64(first, source);
+        last = tp_max_u64(last, source);
+    }
+    if (last - first + 1 != count)
+        return false;
+    *n0 = first;
+    *n1 = last + 1;
+    return true;
 }

@@ -6,6 +6,7 @@
 #define TP_PACK_MODEL_H
 
 #include "base/error.h"
+#include "base/row_order.h"
 #include "pack/text/module_pattern.h"
 
 #include <jansson.h>
@@ -54,6 +55,17 @@ struct tp_model_merged {
     enum tp_merged_parts parts;
 };
 
+/* Modules whose rows readers move when they load a plain weight, so that kernels have them in
+ * another order. */
+struct tp_model_rows {
+    struct tp_module_pattern *module;
+    size_t modules;
+    enum tp_row_kind order;
+    const char *when, *unless;   /* keys of config.json that have to be true, and false, or NULL */
+    const char **heads, **group; /* keys of numbers of heads: the first one that is there */
+    size_t head_keys, group_keys; /* without keys of groups there is one */
+};
+
 /* A run of segments that some reader calls otherwise. */
 struct tp_model_rename {
     const char *from, *to;
@@ -94,6 +106,8 @@ struct tp_model {
     size_t fuseds;
     struct tp_model_merged *merged;
     size_t mergeds;
+    struct tp_model_rows *rows;
+    size_t row_orders;
     struct tp_model_parallel *parallel;
     size_t parallels;
     struct tp_model_expert *labels; /* of the matrices of experts */

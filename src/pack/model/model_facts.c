@@ -143,6 +143,28 @@ static uint64_t size_of(const struct tp_json_span objects[3], const char *const 
     return 0;
 }
 
+/* Whether config.json says `value` of the key: 't' for true, 'f' for false; of no key it does. */
+static bool says(const struct tp_json_span objects[3], const char *key, char value)
+{
+    bool said = !key;
+    for (size_t o = 0; o < 3 && !said; o++) {
+        struct tp_json_span span = value_of(objects[o], key);
+        said = span.data && *span.data == value;
+    }
+    return said;
+}
+
+static void read_rows(const struct tp_json_span objects[3], const struct tp_model_rows *rows,
+                      struct tp_model_facts *facts)
+{
+    if (!says(objects, rows->when, 't') || !says(objects, rows->unless, 'f') ||
+        facts->row_orders == TP_FACTS_ROWS)
+        return;
+    facts->rows[facts->row_orders++] = (struct tp_rows_of){
+        rows, size_of(objects, rows->heads, rows->head_keys),
+        rows->group_keys ? size_of(objects, rows->group, rows->group_keys) : 1};
+}
+
 static void read_sizes(const struct tp_json_span objects[3], struct tp_model_facts *facts)
 {
     static const char *const heads[] = {"num_attention_heads", "n_head", "n_heads"};
@@ -158,6 +180,9 @@ static void read_sizes(const struct tp_json_span objects[3], struct tp_model_fac
     facts->kv_heads = size_of(objects, kv_heads, sizeof kv_heads / sizeof *kv_heads);
     if (!facts->kv_heads)
         facts->kv_heads = facts->heads;
+    for (size_t m = 0; m < facts->count; m++)
+        for (size_t i = 0; i < facts->model[m]->row_orders; i++)
+            read_rows(objects, &facts->model[m]->rows[i], facts);
 }
 
 enum tp_code tp_model_facts_of(const char *config, size_t size,

@@ -14,7 +14,7 @@ struct tp_model_choice {
     enum tp_stack_layout layout; /* of stacks of experts, where sizes and names do not tell */
 };
 
-enum { TP_FACTS_MODELS = 3, TP_FACTS_TYPE = 64 };
+enum { TP_FACTS_MODELS = 3, TP_FACTS_TYPE = 64, TP_FACTS_ROWS = 8 };
 
 struct tp_model_facts {
     const struct tp_model *model[TP_FACTS_MODELS]; /* asked in this order: the model's, that of
@@ -26,6 +26,11 @@ struct tp_model_facts {
     enum tp_stack_layout layout; /* as chosen */
     uint64_t hidden, expert;  /* sizes by config.json, 0: not said */
     uint64_t heads, kv_heads; /* of attention */
+    struct tp_rows_of {       /* rows that kernels want in an order; of a module the first entry */
+        const struct tp_model_rows *is;
+        uint64_t heads, groups;
+    } rows[TP_FACTS_ROWS];
+    size_t row_orders;
 };
 
 /* Reads config.json's text (NULL: there is none). TP_E_INPUT where it is no JSON object, or a key

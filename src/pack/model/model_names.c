@@ -215,6 +215,23 @@ bool tp_name_fused(const struct tp_model_facts *facts, const char *name, char *k
     return true;
 }
 
+bool tp_name_rows(const struct tp_model_facts *facts, const char *name, uint64_t rows,
+                  struct tp_row_order *order)
+{
+    const struct tp_rows_of *of = facts->rows, *end = of + facts->row_orders;
+    *order = (struct tp_row_order){0};
+    while (of < end && !tp_modules_match(of->is->module, of->is->modules, name, tp_name_base(name)))
+        of++;
+    if (of == end || of->is->order == TP_ORDER_SOURCE)
+        return true;
+    const bool grouped = of->is->order == TP_ORDER_QKV_GROUPS;
+    if (of->heads > UINT16_MAX || of->groups > UINT16_MAX)
+        return false;
+    *order = (struct tp_row_order){(uint16_t)of->is->order, (uint16_t)of->heads,
+                                   grouped ? (uint16_t)of->groups : 0};
+    return tp_row_order_fits(order, rows);
+}
+
 const struct tp_model_parallel *tp_name_parallel(const struct tp_model_facts *facts,
                                                  const char *name)
 {

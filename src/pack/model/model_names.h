@@ -64,6 +64,11 @@ struct tp_fused_name {
 bool tp_name_fused(const struct tp_model_facts *facts, const char *name, char *key, size_t size,
                    struct tp_fused_name *out);
 
+/* The order of so many rows that kernels want of a matrix; as the source has them where nothing is
+ * said. False: config.json states no heads that they divide into. */
+bool tp_name_rows(const struct tp_model_facts *facts, const char *name, uint64_t rows,
+                  struct tp_row_order *order);
+
 /* How tensor-parallel engines divide a linear layer; NULL: that is not known. */
 const struct tp_model_parallel *tp_name_parallel(const struct tp_model_facts *facts,
                                                  const char *name);

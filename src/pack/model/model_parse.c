@@ -43,6 +43,14 @@ static const struct tp_json_field merged[] = {
     TP_ONE("module", MODULE, TP_NEEDED, tp_model_merged, module),
     TP_ONE("parts", WORD, TP_NEEDED, tp_model_merged, parts, .words = divided),
     {0}};
+static const struct tp_json_field row_order[] = {
+    TP_LIST("modules", MODULES, TP_NEEDED, tp_model_rows, module, modules),
+    TP_ONE("order", WORD, TP_NEEDED, tp_model_rows, order, .words = tp_row_kinds),
+    TP_ONE("if", TEXT, TP_MAY_BE, tp_model_rows, when),
+    TP_ONE("unless", TEXT, TP_MAY_BE, tp_model_rows, unless),
+    TP_LIST("heads", TEXTS, TP_MAY_BE, tp_model_rows, heads, head_keys),
+    TP_LIST("groups", TEXTS, TP_MAY_BE, tp_model_rows, group, group_keys),
+    {0}};
 static const struct tp_json_field parallel[] = {
     TP_ONE("cut", WORD, TP_NEEDED, tp_model_parallel, cut, .words = cuts),
     TP_LIST("modules", MODULES, TP_NEEDED, tp_model_parallel, module, modules),
@@ -73,6 +81,7 @@ static const struct tp_json_field model_fields[] = {
     TP_LIST("fused", OBJECTS, TP_MAY_BE, tp_model, fused, fuseds, TP_OF(fused, tp_model_fused)),
     TP_LIST("merged", OBJECTS, TP_MAY_BE, tp_model, merged, mergeds,
             TP_OF(merged, tp_model_merged)),
+    TP_LIST("rows", OBJECTS, TP_MAY_BE, tp_model, rows, row_orders, TP_OF(row_order, tp_model_rows)),
     TP_LIST("parallel", OBJECTS, TP_MAY_BE, tp_model, parallel, parallels,
             TP_OF(parallel, tp_model_parallel)),
     TP_LIST("experts", OBJECTS, TP_MAY_BE, tp_model, labels, label_sets,

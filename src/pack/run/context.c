@@ -140,13 +140,14 @@ static enum tp_code crop(struct tp_context *ctx, const struct source_box *source
     return code;
 }
 
-/* Decodes the rows of view v that are in a box, each to its place in ctx->cropped. Each view by
+/* Decodes the rows of run r that are in a box, each to its place in ctx->cropped. Each view by
  * itself: what its weight has one of for all rows is not that of the others. */
 static enum tp_code load_share(struct tp_context *ctx, const struct tp_unit *unit,
-                               const struct tp_box *box, uint32_t v)
+                               const struct tp_box *box, uint64_t r)
 {
-    struct tp_share share = tp_rows_share(unit, box, v);
-    struct tp_view view = tp_unit_view(unit, box->e, v);
+    struct tp_row_run run = tp_unit_run(unit, box->e, r);
+    struct tp_share share = tp_rows_share(box, &run);
+    struct tp_view view = tp_unit_view(unit, box->e, run.view);
     struct tp_box part = {.k = box->k, .size = {1, share.count, box->size.k}};
     struct tp_args args = {.dtype = unit->form->dtype, .box = part.size, .global = 1};
     uint64_t out_bytes = tp_value_bytes(part.size, unit->form->dtype);
@@ -183,8 +184,8 @@ static enum tp_code load_gathered(struct tp_context *ctx, const struct tp_unit *
 {
     uint64_t bytes = tp_value_bytes(box->size, unit->form->dtype);
     enum tp_code code = tp_buffer_reserve(&ctx->cropped, bytes, &ctx->err);
-    for (uint32_t v = 0; v < unit->form->views_per_expert && code == TP_OK; v++)
-        code = load_share(ctx, unit, box, v);
+    for (uint64_t r = 0; r < tp_unit_runs(unit) && code == TP_OK; r++)
+        code = load_share(ctx, unit, box, r);
     *values = ctx->cropped.data;
     return code;
 }

@@ -32,23 +32,16 @@ void tp_dense_op(const struct tp_op *op, struct tp_dense_op *dense)
     }
 }
 
-struct tp_share tp_rows_share(const struct tp_unit *unit, const struct tp_box *box, uint32_t v)
+struct tp_share tp_rows_share(const struct tp_box *box, const struct tp_row_run *run)
 {
-    const struct tp_unit_form *form = unit->form;
-    struct tp_view view = tp_unit_view(unit, box->e, v);
-    uint64_t begin = 0, end = box->n + box->size.n;
-    uint64_t pitch = form->interleaved ? form->views_per_expert : 1;
-    if (form->interleaved)
-        begin = v;
-    for (uint32_t i = 0; i < v && !form->interleaved; i++)
-        begin += form->view_rows[i];
-    uint64_t skipped = box->n > begin ? tp_ceil_div(box->n - begin, pitch) : 0;
-    uint64_t last = end > begin ? tp_ceil_div(end - begin, pitch) : 0;
-    last = tp_min_u64(last, form->view_rows[v]);
-    struct tp_share share = {.step = tp_max_u64(view.step, 1), .pitch = pitch,
+    uint64_t end = box->n + box->size.n;
+    uint64_t skipped = box->n > run->to ? tp_ceil_div(box->n - run->to, run->pitch) : 0;
+    uint64_t last = end > run->to ? tp_ceil_div(end - run->to, run->pitch) : 0;
+    last = tp_min_u64(last, run->count);
+    struct tp_share share = {.step = run->step, .pitch = run->pitch,
                              .count = last > skipped ? last - skipped : 0};
-    share.first = view.row + skipped * share.step;
-    share.to = begin + skipped * pitch - box->n;
+    share.first = run->first + skipped * run->step;
+    share.to = run->to + skipped * run->pitch - box->n;
     return share;
 }
 
@@ -164,9 +157,10 @@ enum tp_code tp_rows_gather(const struct tp_plan *plan, const struct tp_unit *un
 {
     struct tp_buffer buffers[TP_MAX_OUT] = {{0}};
     enum tp_code code = TP_OK;
-    for (uint32_t v = 0; v < unit->form->views_per_expert && code == TP_OK; v++) {
-        struct tp_share share = tp_rows_share(unit, box, v);
-        struct tp_view view = tp_unit_view(unit, box->e, v);
+    for (uint64_t r = 0; r < tp_unit_runs(unit) && code == TP_OK; r++) {
+        struct tp_row_run run = tp_unit_run(unit, box->e, r);
+        struct tp_share share = tp_rows_share(box, &run);
+        struct tp_view view = tp_unit_view(unit, box->e, run.view);
         if (share.count)
             code = gather_view(plan, &view, box, &share, dense, buffers, to, err);
     }

@@ -21,8 +21,8 @@ struct tp_share {
     uint64_t first, step, to, pitch, count;
 };
 
-/* Of view v of the one expert of the unit that the box is of. */
-struct tp_share tp_rows_share(const struct tp_unit *unit, const struct tp_box *box, uint32_t v);
+/* Of a run of the one expert of the unit that the box is of. */
+struct tp_share tp_rows_share(const struct tp_box *box, const struct tp_row_run *run);
 
 /* Fills to[], which has room for `dense` at box->size, with the codes, scales and so on of a share
  * with any rows, one after the other: `box` is of its rows alone, and `dense` of the view's weight.

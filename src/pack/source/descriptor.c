@@ -84,6 +84,16 @@ static json_t *output_json(const struct tp_format *format, const struct tp_op *o
     return json;
 }
 
+static json_t *rows_json(const struct tp_row_order *rows)
+{
+    json_t *json = json_object();
+    tp_json_set(json, "order", json_string(tp_row_kinds[rows->kind]));
+    tp_json_set(json, "heads", json_integer(rows->heads));
+    if (rows->groups)
+        tp_json_set(json, "groups", json_integer(rows->groups));
+    return json;
+}
+
 json_t *tp_descriptor_json(const struct tp_format *format, const struct tp_settings *settings,
                            const struct tp_search_choice *search, const struct tp_op *op,
                            struct tp_box3 box, int rank, struct tp_err *err)
@@ -112,6 +122,8 @@ json_t *tp_descriptor_json(const struct tp_format *format, const struct tp_setti
     tp_json_set(json, "block", json_pack("[i,i]", (int)op->block_n, (int)op->block_k));
     if (op->segments > 1)
         tp_json_set(json, "stretches", json_integer(op->segments));
+    if (settings->rows.kind)
+        tp_json_set(json, "rows", rows_json(&settings->rows));
     tp_json_set(json, "outputs", outputs);
     if (err && err->code != TP_OK) {
         json_decref(json);

@@ -244,6 +244,10 @@ static enum tp_code make_weight(const struct stated *unit, const struct known *k
         if (!tp_add_u64(&rows, rows, weight->origin[i].rows))
             return tp_damaged(err, "\"from\" has too many rows");
     }
+    const bool moved = weight->form->settings.rows.kind != TP_ORDER_SOURCE;
+    if (moved && (unit->count != 1 || weight->origin->step > 1 ||
+                  weight->origin->shape[weight->origin->rank - 2] != rows))
+        return tp_damaged(err, "\"rows\" are those of several tensors, or of a part of one");
     return rows == weight->form->box.n
                ? TP_OK
                : tp_damaged(err, "\"from\" does not add up to N rows");

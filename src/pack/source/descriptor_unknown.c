@@ -272,6 +272,34 @@ static enum tp_code check_sizes(const struct tp_op *op, struct tp_box3 box, stru
 
 /* ---- the descriptor ------------------------------------------------------ */
 
+static uint16_t count_of(const json_t *json, const char *key)
+{
+    json_int_t number = json_integer_value(json_object_get(json, key));
+    return number > 0 && number <= UINT16_MAX ? (uint16_t)number : 0;
+}
+
+static enum tp_code read_rows(const json_t *json, struct tp_weight_form *form, struct tp_err *err)
+{
+    const json_t *rows = json_object_get(json, "rows");
+    const char *word = json_string_value(json_object_get(rows, "order"));
+    int kind = tp_word_of(word, tp_row_kinds, TP_ROW_KINDS);
+    if (!rows)
+        return TP_OK;
+    if (word && kind < 0) {
+        tp_err_hint(err, TP_HINT_NEWER);
+        return tp_fail(err, TP_E_UNSUPPORTED, "stored descriptor: the order of rows '%.100s' is "
+                       "not known here", word);
+    }
+    const bool grouped = kind == TP_ORDER_QKV_GROUPS;
+    form->settings.rows = (struct tp_row_order){(uint16_t)kind, count_of(rows, "heads"),
+                                                grouped ? count_of(rows, "groups") : 0};
+    return kind > TP_ORDER_SOURCE && form->rank == 2 && form->box.e == 1 &&
+                   json_object_size(rows) == (grouped ? 3 : 2) &&
+                   tp_row_order_fits(&form->settings.rows, form->box.n)
+               ? TP_OK
+               : tp_damaged(err, "\"rows\" is wrong");
+}
+
 enum tp_code tp_descriptor_box(const json_t *json, struct tp_weight_form *form, struct tp_err *err)
 {
     const json_t *list = json_object_get(json, "box");
@@ -283,14 +311,15 @@ enum tp_code tp_descriptor_box(const json_t *json, struct tp_weight_form *form, 
         *size[d] = (uint64_t)number;
         good = number > 0 && tp_mul_u64(&all, all, *size[d]) && all <= INT64_MAX / 64;
     }
-    return good ? TP_OK : tp_damaged(err, "\"box\" or \"rank\" is wrong");
+    return good ? read_rows(json, form, err) : tp_damaged(err, "\"box\" or \"rank\" is wrong");
 }
 
 static enum tp_code read_facts(const json_t *json, struct tp_format *format,
                                struct tp_weight_form *form, struct tp_err *err)
 {
     static const char *const keys[] = {"format", "version", "box", "rank", "params", "codec",
-                                       "block", "stretches", "part", "bias", "outputs", NULL};
+                                       "block", "stretches", "part", "bias", "rows", "outputs",
+                                       NULL};
     static const char *const parts[] = {"up", "down", "down_ungated", "wide"};
     const char *part = json_string_value(json_object_get(json, "part"));
     const json_t *segments = json_object_get(json, "stretches");

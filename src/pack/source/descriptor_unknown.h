@@ -16,7 +16,7 @@
 /* TP_E_INPUT with the former hint. */
 enum tp_code tp_damaged(struct tp_err *err, const char *what);
 
-/* Box and rank of a descriptor, of a format that is known or not. */
+/* Box, rank and order of rows of a descriptor, of a format that is known or not. */
 enum tp_code tp_descriptor_box(const json_t *json, struct tp_weight_form *form,
                                struct tp_err *err);
 

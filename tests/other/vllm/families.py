@@ -29,9 +29,13 @@ MODELS = {
         **zoo.MOE, **TEXT, "mamba_n_heads": 8, "mamba_d_head": 64, "mamba_d_state": 128,
         "mamba_n_groups": 1, "mamba_expand": 2, "mamba_chunk_size": 16,
         "layer_types": ["mamba", "attention"], "shared_intermediate_size": 256}),
+    "falcon_one": ("falcon", {"multi_query": True, "new_decoder_architecture": False}),
+    "falcon_old": ("falcon", {"multi_query": False, "new_decoder_architecture": False, "bias": True,
+                              "parallel_attn": False}),
     "laguna": ("laguna", {**zoo.MOE, **TEXT}),
 }
-CLASSES = {"bert": "AutoModel", "whisper": "AutoModelForSpeechSeq2Seq"}
+CLASSES = {"bert": "AutoModel", "whisper": "AutoModelForSpeechSeq2Seq",
+           "llama4_images": "AutoModelForImageTextToText"}
 
 if __name__ == "__main__":
     zoo.MODELS.update(MODELS)

@@ -243,10 +243,11 @@ static uint64_t cover_rows(const struct tp_plan *plan, const struct tp_unit *uni
         struct tp_view view = tp_unit_view(unit, 0, v);
         const struct tp_weight_form *source = plan->weights->items[view.weight].form;
         uint64_t n, before = begins_behind(plan, unit, v, &n), all = source->box.n;
+        uint64_t step = tp_max_u64(view.step, tp_form_moves(unit->form) ? 2 : 1);
         if (unit->form->gathers)
             before = n - 1;
-        if (rows <= all / tp_max_u64(view.step, 1))
-            all = rows * tp_max_u64(view.step, 1);
+        if (rows <= all / step)
+            all = rows * step;
         max = tp_max_u64(max, tp_min_u64(tp_round_up(before + all, n), source->box.n));
     }
     return max;
@@ -506,6 +507,7 @@ bool tp_same_boxes(const struct tp_plan *plan, const struct tp_unit *a, const st
            memcmp(&x->form->box, &y->form->box, sizeof x->form->box) == 0 &&
            a->form->views_per_expert == b->form->views_per_expert &&
            memcmp(a->form->view_rows, b->form->view_rows, sizeof a->form->view_rows) == 0 &&
+           tp_row_order_same(&a->form->undo, &b->form->undo) &&
            (!x->form->format || same_begins(plan, a, b));
 }
 

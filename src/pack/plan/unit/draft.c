@@ -5,6 +5,7 @@
 
 #include "base/num.h"
 #include "base/suffix.h"
+#include "pack/model/model_names.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -89,15 +90,17 @@ static uint64_t rows_taken(const struct tp_unit *unit)
 /* Whether rows of the source that begin at view->row may become rows from `to` on one by one: no
  * scale is that of rows on both sides of a seam, nor is one to each row to become one of `taken`
  * rows that has both. */
-static bool comes_apart(const struct tp_op *source, const struct tp_view *view, uint64_t to,
-                        uint64_t taken)
+static bool comes_apart(const struct tp_op *source, const struct tp_unit_form *form,
+                        const struct tp_view *view, uint64_t to, uint64_t taken)
 {
     bool apart = true;
     for (uint32_t i = 0; i < source->outs; i++) {
         uint64_t per = tp_max_u64(source->out[i].per_n, 1);
         if (per == 1 && source->out[i].role == TP_ROLE_SCALE)
             per = tp_max_u64(taken, 1);
-        apart &= view->row % per == 0 && to % per == 0 && (view->step < 2 || per == 1);
+        apart &= view->row % per == 0 && to % per == 0 && (view->step < 2 || per == 1) &&
+                 tp_row_order_keeps(&form->order, form->box.n, per) &&
+                 tp_row_order_keeps(&form->undo, form->box.n, per);
     }
     return apart;
 }
@@ -116,8 +119,8 @@ static const char *seam_reason(const struct tp_builder *b, const struct tp_unit 
         return NULL;
     for (uint32_t p = 0; p < unit->form->views_per_expert; p++) {
         const struct tp_view *view = &unit->views[p];
-        apart &= comes_apart(&source->form->op, view, row, rows_taken(unit));
-        unit->form->gathers |= view->step > 1;
+        apart &= comes_apart(&source->form->op, unit->form, view, row, rows_taken(unit));
+        unit->form->gathers |= view->step > 1 || tp_form_moves(unit->form);
         row += unit->form->view_rows[p];
     }
     row = 0;
@@ -125,9 +128,8 @@ static const char *seam_reason(const struct tp_builder *b, const struct tp_unit 
         return NULL;
     if (unit->form->gathers) {
         tp_err_hint(b->err, "unpack first, and convert the plain weights");
-        snprintf(text, size,
-                 "rows of gate and up are interleaved in %s, and one of its scales is that "
-                 "of several rows",
+        snprintf(text, size, "rows %s %s, and one of its scales is that of several rows",
+                 tp_form_moves(unit->form) ? "change places in" : "of gate and up are interleaved in",
                  source->name);
         return text;
     }
@@ -220,6 +222,36 @@ static enum tp_code add_bias(struct tp_builder *b, const struct tp_unit *of)
     return reason ? tp_plan_refuse(b, &bias.unit, reason) : tp_plan_add_unit(b, &bias.unit);
 }
 
+bool tp_plan_row_order(const struct tp_builder *b, const struct tp_unit_form *form,
+                       const struct tp_rule *rule, const char *name, struct tp_row_order *order)
+{
+    *order = (struct tp_row_order){0};
+    return form->rank != 2 || rule->format->config ||
+           tp_name_rows(&b->plan->weights->facts, name, form->box.n, order);
+}
+
+/* Sets the order of the rows of a matrix for a kernel; a reason against it, or NULL. */
+static const char *order_rows(const struct tp_builder *b, struct tp_unit *unit,
+                              const struct tp_rule *rule, char *text, size_t size)
+{
+    const struct tp_row_order *is = &tp_weight_at(b, unit->views[0].weight)->form->settings.rows;
+    struct tp_unit_form *form = unit->form;
+    struct tp_row_order order;
+    const bool known = tp_plan_row_order(b, form, rule, unit->name, &order);
+    form->settings.rows = order;
+    if (known && order.kind == TP_ORDER_QKV_GROUPS && tp_row_head(&order, form->box.n) % 32) {
+        snprintf(text, size, "readers move its heads, whose rows are no multiple of 32");
+        return text;
+    }
+    if (known && (!is->kind || !order.kind || tp_row_order_same(is, &order))) {
+        tp_form_reorder(form, &order, is);
+        return NULL;
+    }
+    snprintf(text, size, "readers move its rows by heads, and config.json states no heads that %s",
+             known ? "are those of the source" : "its rows divide into");
+    return text;
+}
+
 enum tp_code tp_unit_finalize(struct tp_builder *b, struct tp_unit *unit, bool gated)
 {
     char text[400];
@@ -227,6 +259,8 @@ enum tp_code tp_unit_finalize(struct tp_builder *b, struct tp_unit *unit, bool g
     const struct tp_rule *rule = b->choices[unit->views[0].weight].rule;
     choose_part(b, unit, gated);
     const char *reason = tp_plan_unit_kind(b, unit, rule, text, sizeof text);
+    if (!reason)
+        reason = order_rows(b, unit, rule, text, sizeof text);
     if (!reason)
         reason = shape_reason(unit, text, sizeof text);
     if (!reason)

@@ -45,6 +45,8 @@ struct tp_unit_form {
     uint64_t view_rows[TP_MAX_VIEWS];
     const char *warning;    /* what the consumer's kernel wants in addition, or NULL */
     char separator;         /* between its name and the output suffixes; '\0': none */
+    struct tp_row_order order, undo; /* of the one view's rows: they are put into `order`, and those
+                               of a packed source lie in `undo`; {0} both where no row moves */
     bool repeats;           /* only the views of expert 0 are there: those of the others are of the
                                same weights and rows, so many experts on */
     bool interleaved;       /* its rows come from the views by turns, not one view after the
@@ -202,5 +204,18 @@ struct tp_view tp_unit_view(const struct tp_unit *unit, uint64_t e, uint32_t p);
 /* The part that row n of expert e comes from, and its row there. */
 struct tp_view tp_unit_view_at(const struct tp_unit *unit, uint64_t e, uint64_t n, uint64_t *row,
                                uint64_t *rows_left);
+
+/* The order of the unit's rows, and that of its source's: what moves. */
+void tp_form_reorder(struct tp_unit_form *form, const struct tp_row_order *order,
+                     const struct tp_row_order *source);
+bool tp_form_moves(const struct tp_unit_form *form);
+/* How often its rows, or those of its views, go on in one step on both sides, and a run of them:
+ * the first row of `unit`, from each to the next one there, the same in the view, how many. */
+struct tp_row_run {
+    uint64_t to, pitch, first, step, count;
+    uint32_t view;
+};
+uint64_t tp_unit_runs(const struct tp_unit *unit);
+struct tp_row_run tp_unit_run(const struct tp_unit *unit, uint64_t e, uint64_t r);
 
 #endif

@@ -23,6 +23,7 @@ struct fragment {
     bool transposed; /* the tensor was stored [E,K,N] */
     bool flat;       /* it is a bias */
     struct tp_view view;
+    struct tp_row_order order; /* of the weight's rows */
     enum tp_dtype dtype; /* of the original values */
 };
 
@@ -61,6 +62,7 @@ static enum tp_code add_fragment(struct tp_builder *b, struct fragments *fragmen
                                   .stack = is_stack(origin), .transposed = origin->transposed,
                                   .flat = origin->flat,
                                   .view = {.weight = w, .step = 1, .expert = e, .row = row},
+                                  .order = weight->form->settings.rows,
                                   .dtype = weight->form->dtype};
     memcpy(fragment->shape, origin->shape, sizeof fragment->shape);
     fragment->name = b->checks ? tp_os_copy(b->err, origin->name)
@@ -208,6 +210,8 @@ static enum tp_code add_tensor(struct tp_builder *b, const struct fragment *frag
     form.flat = fragments->flat;
     form.box = (struct tp_box3){rank == 3 ? fragments->shape[0] : 1, fragments->shape[rank - 2],
                                 fragments->shape[rank - 1]};
+    tp_form_reorder(&form, &(struct tp_row_order){0}, &fragments->order);
+    form.gathers = tp_form_moves(&form);
     struct tp_unit unit = {.form = &form, .stats = UINT32_MAX};
     unit.name =
         tp_store_join(&b->plan->store, fragments->name, strlen(fragments->name), "", b->err);

@@ -42,7 +42,8 @@ static bool same_set(const struct tp_plan *plan, const struct member *a, const s
     const struct tp_unit *x = &plan->units[a->unit], *y = &plan->units[b->unit];
     return strcmp(a->key, b->key) == 0 && x->form->rank == 2 && y->form->rank == 2 &&
            x->form->format == y->form->format && x->form->kind == y->form->kind &&
-           memcmp(&x->form->settings, &y->form->settings, sizeof x->form->settings) == 0;
+           memcmp(x->form->settings.choice, y->form->settings.choice,
+                  sizeof x->form->settings.choice) == 0;
 }
 
 static enum tp_code collect(struct tp_builder *b, struct member *members, size_t *count,

@@ -355,10 +355,14 @@ static bool is_named_otherwise(const struct tp_weight_form *form)
 /* Whether nothing is to be done. Of another tool's weight the settings are not known;
  * its scales may be of another type than the format's, which is mended where it
  * costs nothing. */
-static bool is_already(const struct tp_weight *weight, const struct tp_rule *rule)
+static bool is_already(const struct tp_builder *b, const struct tp_weight *weight,
+                       const struct tp_rule *rule)
 {
+    const struct tp_unit_form as = {.rank = weight->form->rank, .box = weight->form->box};
     struct tp_op op;
     struct tp_settings settings = rule->settings;
+    if (!tp_plan_row_order(b, &as, rule, weight->name, &settings.rows))
+        return false;
     if (tp_op_find(&weight->form->op, TP_ROLE_ZERO) >= 0)
         tp_format_keep_zeros(rule->format, &settings);
     if (!weight->form->format ||
@@ -414,7 +418,7 @@ static enum tp_code remaining(struct tp_builder *b, uint32_t w)
     if (weight->origins && weight->origin->step > 1 &&
         (!sets_order(rule->format) || rule->format->keeps_interleaved))
         return refuse_interleaved(b, w);
-    if (is_already(weight, rule))
+    if (is_already(b, weight, rule))
         return tp_choice_keep(b, w, false, TP_REASON_SAME);
     if (weight->form->rank == 3 && rule->format->experts == TP_EXPERTS_SPLIT &&
         !b->request->no_stack &&
