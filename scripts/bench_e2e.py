@@ -114,7 +114,7 @@ class Bench:
     def convert(self, fmt):
         dst = self.fresh("out")
         args = [self.opt.program, "convert", self.src, "-o", dst, "--to", fmt, "--device", "cpu",
-                "--jobs", str(self.opt.jobs), "--weights-only"]
+                "--jobs", str(self.opt.jobs), "--weights-only", "--search", "none"]
         done = measure.run(*args, "--verbose")
         self.note(fmt, "convert", done.seconds)
         self.memory[fmt] = max(done.memory, self.memory.get(fmt, 0))

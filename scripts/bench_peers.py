@@ -158,7 +158,7 @@ class Bench:
                 "peer": self.peer(peer, word),
                 "tilepack": self.timed(self.opt.program, "convert", self.source, "-o", self.out,
                                        "--to", fmt, "--device", "cpu", "--jobs", str(self.cpus),
-                                       "--quiet")}
+                                       "--search", "none", "--quiet")}
 
     def run(self, peers):
         result = {"peers": peers, "rounds": self.opt.rounds, "processors": self.cpus, "jobs": {}}

@@ -26,7 +26,7 @@ def search(words, importance, *more):
             ("--search", "mse", "--importance", importance, *more))
 
 
-NONE = ("none", ())
+NONE = ("none", ("--search", "none"))
 PLAIN, MAGNITUDE = search("plain", "none"), search("magnitude", "magnitude")
 IMPORTANCE, FEEDBACK = search("importance", "importance"), search("feedback", "moments")
 

@@ -158,16 +158,18 @@ def convert_once(tool, source, out, options, device):
 
 def convert(tool, source, out, name, device):
     """The best of some."""
-    return min(convert_once(tool, source, out, [name], device) for _ in range(ROUNDS))
+    options = [name, "--search", "none"]
+    return min(convert_once(tool, source, out, options, device) for _ in range(ROUNDS))
 
 
 def compare_search(tool, source, out, name, device):
     """The format with its search, and without, in turn."""
     plain, search, *importance = name.split(":")
     options = [plain, "--search", search] + [x for i in importance for x in ("--importance", i)]
+    without = [plain, "--search", "none"]
     times = {"none": [], search: []}
     for _ in range(max(5, ROUNDS)):
-        times["none"].append(convert_once(tool, source, out, [plain], device)[0])
+        times["none"].append(convert_once(tool, source, out, without, device)[0])
         times[search].append(convert_once(tool, source, out, options, device)[0])
     shutil.rmtree(out, ignore_errors=True)
     ratios = sorted(a / b for a, b in zip(times["none"], times[search]))

@@ -55,7 +55,7 @@ same_bytes() { # options of both runs ... -- the second run's own
     return $status
 }
 
-searched_bytes() { # every search, and groups of other sizes: the GPU's files are the CPU's
+searched_bytes() { # every search and none, groups of other sizes: the GPU's files are the CPU's
     work=$(mktemp -d)
     "$PYTHON" samples/gen_checkpoint.py "$work/in" --preset tiny-mixtral || return 1
     status=0
@@ -83,6 +83,16 @@ w4a16-ct --search mse --set group=64
 w4a16-ct --set group=64
 w4a16-ct --set group=32
 w4a16-ct --set group=channel
+w4a16-ct --search none --set group=64
+w4a16-ct --search none --set group=32
+w4a16-ct --search none --set group=channel
+w4a8-ct --search none
+w4a8-cutlass --search none
+w4a16-marlin --search none
+gptq --search none
+awq --search none
+nvfp4-ct --search none
+nvfp4-blocked --search none
 EOF
     rm -rf "$work"
     return $status
@@ -115,6 +125,7 @@ verify_equals_cpu() { # weights of several boxes, plain and packed sources, rest
 ct in --to w4a8-ct
 cutlass ct --to w4a8-cutlass
 searched in --to w4a8-cutlass --search mse
+unsearched in --to w4a8-cutlass --search none
 nvfp4 in --to nvfp4-ct
 nvfp4-searched in --to nvfp4-blocked --search mse --importance magnitude
 deepseek in --to fp8-deepseek

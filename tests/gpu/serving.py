@@ -173,8 +173,8 @@ def main():
         stock, packed = f"{BASE}/stock", f"{BASE}/experts"
         for path, name in ((stock, "w4a8-ct"), (packed, "w4a8-cutlass")):
             start = time.perf_counter()
-            subprocess.run([sys.argv[1], "convert", source, "-o", path, "--to", name, "-q"],
-                           check=True)
+            subprocess.run([sys.argv[1], "convert", source, "-o", path, "--to", name, "--search",
+                            "none", "-q"], check=True)
             print(f"convert to {name}: {time.perf_counter() - start:.1f} s", flush=True)
         shutil.rmtree(source)
         side_by_side(stock, packed, vllm)

@@ -3,6 +3,7 @@
 #include "cli/option_table.c"
 #include "cli/option_value.c"
 #include "cli/options.c"
+#include "cli/synonyms.c"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -30,9 +30,11 @@ export PYTHONPATH="$root/python:$work/site:$here:$TESTS/lib" TILEPACK_LIBRARY="$
     HUMMING_DISABLE_PARALLEL_BUILD=1 \
     VLLM_LOGGING_LEVEL=WARNING PYTHONDONTWRITEBYTECODE=1
 
+# A search finds other codes for each format's scales; both sides get those of the original libraries.
 convert() { # source, name, arguments ...
     source=$1 name=$2
     shift 2
+    case " $* " in *' --recipe '*) ;; *) set -- "$@" --search none ;; esac
     "$TILEPACK" convert "$work/$source" -o "$work/$name" "$@" --quiet || bad "$name"
 }
 port=$((20000 + $$ % 10000)) # others may run this, too
