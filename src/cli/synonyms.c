@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static const struct tp_synonym commands[] = {
+static const struct tp_synonym command_words[] = {
     {"quantize", "convert", NULL}, {"quantise", "convert", NULL}, {"pack", "convert", NULL},
     {"repack", "convert", NULL}, {"inspect", "dump", NULL}, {"info", "dump", NULL},
     {"show", "dump", NULL}, {"cat", "dump", NULL}, {"ls", "dump", NULL},
@@ -14,7 +14,7 @@ static const struct tp_synonym commands[] = {
     {NULL, NULL, NULL},
 };
 
-static const struct tp_synonym options[] = {
+static const struct tp_synonym option_words[] = {
     {"format", "to", NULL}, {"scheme", "to", NULL}, {"method", "to", NULL},
     {"quantization", "to", NULL}, {"type", "to", NULL}, {"out", "output", NULL},
     {"outdir", "output", NULL}, {"output-dir", "output", NULL}, {"outfile", "output", NULL},
@@ -27,7 +27,7 @@ static const struct tp_synonym options[] = {
     {NULL, NULL, NULL},
 };
 
-static const struct tp_synonym *find(const struct tp_synonym *row, const char *typed)
+static const struct tp_synonym *find_synonym(const struct tp_synonym *row, const char *typed)
 {
     while (row->typed && strcmp(row->typed, typed) != 0)
         row++;
@@ -36,10 +36,10 @@ static const struct tp_synonym *find(const struct tp_synonym *row, const char *t
 
 const struct tp_synonym *tp_command_synonym(const char *typed)
 {
-    return find(commands, typed);
+    return find_synonym(command_words, typed);
 }
 
 const struct tp_synonym *tp_option_synonym(const char *typed)
 {
-    return find(options, typed);
+    return find_synonym(option_words, typed);
 }

@@ -113,12 +113,12 @@ def variants(check):
     groups = [f"w4a16-ct group={group}" for group in ("128", "64", "32", "channel")]
     check(sorted(names) == sorted([n for n in written if n != "w4a16-ct"] + groups),
           "without searches: each format that quantizes once, w4a16-ct with each group")
-    check(all(v.search == "none" and not v.options for v in everything), "and as it is")
+    check(all(v.search == "none" and v.options == ("--search", "none") for v in everything), "and as it is")
     compared, codec = conversions.compared(), {f["name"]: f["codec"] for f in formats}
     check({v.format for v in compared} <= set(written), "what is compared is offered")
     check(all("--signed" not in v.options or codec[v.format] == "int4" for v in compared),
           "negative scales are int4's")
-    check(all(codec[v.format] in ("int4", "nvfp4", "mxfp4") for v in compared if v.options),
+    check(all(codec[v.format] in ("int4", "nvfp4", "mxfp4") for v in compared if v.search != "none"),
           "searches are of 4 bits")
     check(len({(v.format, v.settings, v.search) for v in compared}) == len(compared),
           "no name twice")
