@@ -94,7 +94,7 @@ class Program:
     def values(self, variant, subject, checkpoint=None):
         """({name: float32[N,K]}, processor seconds of the conversion) of the subject's matrices,
         or of a checkpoint of the same model that others have quantized."""
-        options = [subject.files.get(o, o) if before == "--importance" else o
+        options = [subject.file(o) if before == "--importance" else o
                    for before, o in zip(("", *variant.options), variant.options)]
         for directory in (self.packed, self.plain):
             shutil.rmtree(directory, ignore_errors=True)
@@ -143,7 +143,7 @@ class Matrix:
     def __init__(self, directory):
         name = "model.layers.0.mlp.up_proj.weight"
         values = np.random.default_rng(1).standard_normal((512, 512), dtype=np.float32) * 0.02
-        self.source, self.files = {name: values}, {}
+        self.source, self.file = {name: values}, str
         self.checkpoint = os.path.join(directory, "matrix.safetensors")
         save_file(self.source, self.checkpoint)
 

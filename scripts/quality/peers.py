@@ -50,7 +50,7 @@ def llama(kind, imatrix):
             libgguf.dequantize_rows(codes, TYPES[kind]).reshape(rows.shape), matrix))
 
     def values_of(subject):
-        importance, start = load_file(subject.files["importance"]), time.process_time()
+        importance, start = load_file(subject.file("importance")), time.process_time()
         values = {n: one(w, importance[n]) for n, w in subject.source.items()}
         return values, time.process_time() - start
 

@@ -13,7 +13,8 @@ import gguf
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+import tokenizers
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 import figures
 
@@ -60,6 +61,30 @@ def dithered(decode, rng):
     return run
 
 
+def scored_tokenizer(tokens, scores, begin):
+    """One of SentencePiece's, whose GGUF has scores in place of merges, which transformers does not
+    make of them for Gemma: any two tokens that are a third together merge, the best score first."""
+    number = {token: i for i, token in enumerate(tokens)}
+    merges = [(scores[number[token]], left, right) for token in tokens for cut in range(1, len(token))
+              if (left := token[:cut]) in number and (right := token[cut:]) in number]
+    merges.sort(key=lambda m: (-m[0], number[m[1]], number[m[2]]))
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(
+        number, [m[1:] for m in merges], unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    made.normalizer = tokenizers.normalizers.Replace(" ", "\u2581")
+    made.post_processor = tokenizers.processors.TemplateProcessing(
+        single=f"{tokens[begin]} $A", special_tokens=[(tokens[begin], begin)])
+    return PreTrainedTokenizerFast(tokenizer_object=made, bos_token=tokens[begin])
+
+
+def tokenizer_of(path):
+    fields = gguf.GGUFReader(path).fields
+    if fields["tokenizer.ggml.model"].contents() != "llama":
+        return AutoTokenizer.from_pretrained(os.path.dirname(path),
+                                             gguf_file=os.path.basename(path))
+    return scored_tokenizer(*(fields["tokenizer.ggml." + key].contents()
+                              for key in ("tokens", "scores", "bos_token_id")))
+
+
 def make_source(path, directory):
     """The checkpoint in bf16, with its tokenizer."""
     decode, folder = gguf.dequantize, os.path.dirname(path)
@@ -73,8 +98,7 @@ def make_source(path, directory):
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
     model.to(torch.bfloat16).save_pretrained(directory + ".new")
-    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=os.path.basename(path))
-    tokenizer.save_pretrained(directory + ".new")
+    tokenizer_of(path).save_pretrained(directory + ".new")
     os.rename(directory + ".new", directory)
 
 
@@ -131,8 +155,6 @@ class Subject:
         self.tokens = self.windows(text("evaluation"), WINDOW)[:windows]
         self.files = {kind: os.path.join(directory, kind + ".safetensors")
                       for kind in ("importance", "moments")}
-        if not all(map(os.path.exists, self.files.values())):
-            self.collect()
         self.reference = [self.predictions(window) for window in self.tokens]
         self.perplexity = figures.perplexity(np.concatenate(
             [figures.surprise(p, window[1:].numpy())
@@ -145,6 +167,12 @@ class Subject:
         body = figures.windows(tokens, length - len(begin))
         return torch.from_numpy(np.concatenate(
             [np.broadcast_to(np.array(begin, dtype=np.int64), (len(body), len(begin))), body], 1))
+
+    def file(self, kind):
+        """The path of a file of what --importance takes, or what else the option may be."""
+        if kind in self.files and not all(map(os.path.exists, self.files.values())):
+            self.collect()
+        return self.files.get(kind, kind)
 
     def collect(self):
         module, opt = moments(), argparse.Namespace(rank=RANK, least=0)
