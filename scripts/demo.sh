@@ -26,7 +26,9 @@ sh scripts/deps.sh build test
 python=$(sh scripts/venv.sh "$build")
 [ -x "$build/tilepack" ] || echo "building: a minute or two; the compiler's lines go to $build/demo.log"
 # No GPU is used. A build with CUDA that is there already stays one.
-nvcc=${NVCC-$(sed -n 's/.*| \([^ |]*\) [^|]*$/\1/p' "$build/config" 2>/dev/null)}
+nvcc=${NVCC-}
+[ -n "${NVCC+set}" ] || [ ! -e "$build/config" ] ||
+    nvcc=$(sed -n 's/.*| \([^ |]*\) [^|]*$/\1/p' "$build/config")
 if ! make --no-print-directory -j"$(nproc)" NVCC="$nvcc" BUILD="$build" "$build/tilepack" \
     >"$build/demo.log" 2>&1; then
     tail -n 20 "$build/demo.log"

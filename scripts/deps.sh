@@ -70,18 +70,22 @@ packages() {
     esac
 }
 
+# CC may be several words, as for make: ccache gcc
+# shellcheck disable=SC2086
+preprocesses() { $CC -E -x c - >/dev/null 2>&1; }
+
 have() { # kind, what
     case $1 in
-    command | compiler) command -v "$2" >/dev/null 2>&1 ;;
+    command | compiler) command -v "${2%% *}" >/dev/null 2>&1 ;;
     file) [ -e "$2" ] ;;
-    header) echo "#include <$2>" | "$CC" -E -x c - >/dev/null 2>&1 ;;
+    header) echo "#include <$2>" | preprocesses ;;
     pcre2)
         printf '%s\n' '#define PCRE2_CODE_UNIT_WIDTH 8' "#include <$2>" |
-            "$CC" -E -x c - >/dev/null 2>&1
+            preprocesses
         ;;
     cmocka)
         printf '%s\n' '#include <stdarg.h>' '#include <stddef.h>' '#include <stdint.h>' \
-            '#include <setjmp.h>' '#include <cmocka.h>' | "$CC" -E -x c - >/dev/null 2>&1
+            '#include <setjmp.h>' '#include <cmocka.h>' | preprocesses
         ;;
     venv) "$2" -c 'import venv, ensurepip' >/dev/null 2>&1 ;;
     esac

@@ -242,11 +242,11 @@ CHOICE = {"w4a16-ct": ("magnitude, signed", "importance, signed", "feedback, sig
                            "`w4a8-cutlass` of AutoRound's checkpoint"),
           "mxfp4-ct": ("plain", "importance", "feedback"),
           "nvfp4-ct": ("plain", "importance", "feedback"),
-          "mxfp8-ct": (), "fp8-deepseek": ()}
+          "fp8-dynamic-ct": ()}
 
 
 def choice(measured):
-    """Six lines: what a format costs one model as it is, and with its searches."""
+    """Five lines: what a format costs one model as it is, and with its searches."""
     label = TRAINED if TRAINED in measured.labels else measured.labels[0]
     lines = []
     for name, searches in CHOICE.items():

@@ -171,8 +171,8 @@ static void draw(FILE *out, const struct tp_candidates *all)
     struct marks marks = find_marks(all, &frame);
     place_labels(&marks, HEIGHT - BOTTOM);
     fprintf(out, "<div class=\"wide\"><svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
-            "height=\"%d\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"signal to noise ratio "
-            "against size\">\n", WIDTH, HEIGHT, WIDTH, HEIGHT);
+            "height=\"%d\" viewBox=\"0 0 %d %d\" style=\"max-width:100%%;height:auto\" role=\"img\" "
+            "aria-label=\"signal to noise ratio against size\">\n", WIDTH, HEIGHT, WIDTH, HEIGHT);
     draw_axes(out, &frame);
     for (size_t i = 0; i < marks.count; i++) {
         fputs("<g>", out);
