@@ -149,6 +149,9 @@ class Subject:
         save_file(h, self.files["importance"])
         save_file(h | v, self.files["moments"])
 
+    def file(self, kind):
+        return self.files.get(kind, kind)
+
 
 def convert(check):
     with tool.Workdir() as work:
