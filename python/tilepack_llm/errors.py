@@ -100,9 +100,13 @@ class ResourceError(Error):
 
 
 class ExistsError(Error):
-    """The output exists already, and is another one (code 7)."""
+    """The output exists already, and is another one (code 7).
+
+    reason  how, as a word: "source", "options", "format", ... (docs/json.md)
+    """
 
     code = 7
+    reason: str | None = None
 
 
 class LockedError(Error):
@@ -158,7 +162,7 @@ def of_code(code: int, message: str, *, hint: str | None = None, **where: Any) -
 
 def of_report(report: Mapping[str, Any]) -> Error:
     """The exception for the member "error" of what a command printed under --json."""
-    return of_code(
+    error = of_code(
         int(report.get("code", 1)),
         str(report.get("message", "")),
         file=report.get("path"),
@@ -166,3 +170,6 @@ def of_report(report: Mapping[str, Any]) -> Error:
         offset=report.get("offset"),
         hint=report.get("hint"),
     )
+    if isinstance(error, ExistsError):
+        error.reason = report.get("reason")
+    return error

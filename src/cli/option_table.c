@@ -132,7 +132,7 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "tilepack engines vllm\n",
         {{"NAME", TP_COMPLETE_ENGINE, NULL}}, 0, 1, TP_GROUP_KNOWN, NULL},
     [TP_CMD_SCHEDULE] = {
-        "schedule", "[PATH] --m M[,M...] [options]",
+        "schedule", "[PATH] [--m M[,M...]] [options]",
         "plan how the engine's kernel will run on these weights",
         "For each weight shape and m it prints what the kernel's own planner chooses: tile, "
         "stages, multicast, shared memory, waves and roofline time. It says what is illegal and "
@@ -429,7 +429,7 @@ const struct tp_option tp_option_rows[] = {
     {.name = "at", .value = "[E,]N,K", .kind = TP_OPT_AT, .commands = BIT(DUMP),
      .field = FIELD(at), .help = "show file, offset, code, scale and value of one element"},
     {.name = "offset", .value = "BYTE", .kind = TP_OPT_NUMBER, .commands = BIT(DUMP),
-     .field = FIELD(offset), .help = "show which elements the byte at this offset holds",
+     .field = FIELD(offset), .help = "show which elements this byte of the tensor's data holds",
      .more = "BYTE counts from the beginning of the tensor's data, decimal or 0x hexadecimal."},
     {.name = "values", .value = "N0:N1,K0:K1", .kind = TP_OPT_VALUES, .commands = BIT(DUMP),
      .field = FIELD(values), .help = "print the decoded values of a rectangle",

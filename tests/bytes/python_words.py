@@ -89,6 +89,7 @@ def hints(t, work):
     error = raised(tp.UsageError, tp.plan, work.at("src"))
     t.check(error and 'to="FORMAT"' in error.hint and "--" not in str(error), f"plan: {error}")
     error = raised(tp.ExistsError, tp.convert, work.at("src"), work.at("packed"), to="mxfp8-ct")
+    t.check(error and error.reason == "format", "it says how the output is another one")
     t.check(error and "force=True" in error.hint, f"convert: {error}")
     known = set(_options.LINES["convert"]) | set(_options.LINES["verify"])
     shell = [line for path in ("src/cli/options.c", "src/cli/outcome.c")

@@ -117,8 +117,8 @@ check 'and runs' env -C recipe PATH="$clean" PROGRAM="http://127.0.0.1:$port/pro
 check 'and proves' jq -e '.ok and (.weights | length > 0)' recipe/verify.json
 sed -n '/^```sh$/,/^```$/p' "$root/docs/ci.md" | sed '1d;$d' >recipe/script
 answers 'a script finds it done' 0 'done' env -C recipe PATH="$bin:$clean" sh -eu script
-sed -i 's/fp8-ct/awq/' recipe/script
-answers 'or another one' 0 'format' env -C recipe PATH="$bin:$clean" sh -eu script
+sed -i 's/fp8-dynamic-ct/awq/' recipe/script
+answers 'another one is an error' 7 'format' env -C recipe PATH="$bin:$clean" sh -eu script
 
 CACHE=$work/cache
 export CACHE
