@@ -33,7 +33,7 @@ uint64_t tp_row_head(const struct tp_row_order *order, uint64_t rows)
     return rows / all_heads(order);
 }
 
-/* Of q, k and v head h: which one of the source it is. */
+/* Head h of q, k and v: which one of the source it is. */
 static uint64_t head_source(const struct tp_row_order *order, uint64_t h)
 {
     uint64_t share = order->heads / order->groups; /* of q in a group */

@@ -34,7 +34,7 @@ static double roofline_share(const struct tp_prove_case *c, const struct tp_prov
 
 /* ---- the fields ------------------------------------------------------------------ */
 
-/* Of a case of a weight. A run without a time came after a wrong number. */
+/* A run of a case of a weight. One without a time came after a wrong number. */
 static void put_run(struct tp_writer *w, size_t i, const void *of)
 {
     const struct tp_prove_case *c = of;

@@ -14,7 +14,7 @@ double tp_search_gain(const struct tp_distance *found, const struct tp_distance 
  * weighted_snr_none_db of a weight. */
 void tp_search_put(struct tp_writer *w, const struct tp_unit_result *unit);
 
-/* Of a conversion: writes the means of those figures over the weights that were measured
+/* Writes the means of those figures over the weights of a conversion that were measured
  * (null: of none), and "weights", those weights. */
 void tp_search_put_means(struct tp_writer *w, const struct tp_unit_result *units, size_t count);
 

@@ -95,7 +95,7 @@ static bool tile_lane_bits(struct tile_bits *t)
     return true;
 }
 
-/* Of a tile of 2^n rows and 2^k columns of elements of so many bits. */
+/* Fills *t for a tile of 2^n rows and 2^k columns of elements of so many bits. */
 static bool tile_bits_of(struct tile_bits *t, const struct tp_layout *from,
                          const struct tp_layout *to, unsigned bits, unsigned n, unsigned k)
 {

@@ -89,7 +89,7 @@ V void w4a8_add(struct search_total *total, const vu *root, enum w4a8_sum how, v
     search_add(total, v_add(w_dot(a, a), w_dot(b, b)), how == W4A8_WEIGHTED);
 }
 
-/* Of the scale of a step. */
+/* The multiples for the scale of a step. */
 static void w4a8_multiples_of(struct w4a8_multiples *of, unsigned step)
 {
     int32_t multiple[9], middle[10];
@@ -127,7 +127,7 @@ struct w4a8_places {
     _Alignas(64) int16_t middle[32], half[32];
 };
 
-/* Of the four candidates from a least one upwards; places are the high word of a value times
+/* Tables of the four candidates from a least one upwards; places are the high word of a value times
  * `factor`, -16 .. 15 modulo 32. */
 struct w4a8_tables {
     struct w4a8_places candidate[TP_SEARCH_GROUPS];

@@ -57,7 +57,7 @@ static bool tiles_pairs(const struct tp_layout *layout)
     return odd <= 1;
 }
 
-/* Of the layouts in *t. */
+/* Derives the rest of *t from its layouts. */
 static void tiles_open(struct tiles *t, unsigned bits)
 {
     const bool whole = bits >= 8 || (tiles_pairs(&t->from) && tiles_pairs(&t->to));
