@@ -442,8 +442,13 @@ enum tp_code tp_served_check(const struct tp_served *served, const struct tp_wis
     if (is)
         return TP_OK;
     enum tp_code code = tp_served_why(served, wish, &why, err);
-    tp_err_hint(err, "'tilepack formats --gpu' lists what is read where; without --engine, --gpu "
-                     "and --gpus it is made all the same");
+    if (wish->ranks > 1)
+        tp_err_hint(err, "'tilepack suggest SRC --gpu NAME --gpus %u' says how the model is served on "
+                    "so many; without --engine, --gpu and --gpus it is made all the same",
+                    wish->ranks);
+    else
+        tp_err_hint(err, "'tilepack suggest SRC --gpu NAME' says what is served there; without "
+                    "--engine and --gpu it is made all the same");
     if (code == TP_OK)
         code = tp_fail(err, TP_E_UNSUPPORTED, "%s", why.data);
     tp_text_free(&why);
