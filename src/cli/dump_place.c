@@ -364,7 +364,8 @@ struct printing {
     struct tp_text name; /* as JSON; the head is printed with the first row, when all is read */
     bool json, first;
     int digits;
-    const uint64_t *row; /* the number of the row, where it lies as another one; or NULL */
+    bool moved;   /* the row lies as another one than `row`, which it is in the source */
+    uint64_t row;
 };
 
 static void number_json(double value, int digits)
@@ -391,7 +392,7 @@ static enum tp_code print_row(void *arg, uint64_t n, const double *values, uint6
 {
     struct printing *p = arg;
     (void)err;
-    n = p->row ? *p->row : n;
+    n = p->moved ? p->row : n;
     if (p->json && p->first)
         head_json(p);
     if (p->json)
@@ -443,10 +444,10 @@ static enum tp_code visit_rows(const struct tp_source *source, const struct tp_s
     enum tp_code code = TP_OK;
     if (!is_moved(subject))
         return tp_inspect_values(&source->ckpt, subject, region, print_row, p, err);
-    for (uint64_t n = region->n0; n < region->n1 && code == TP_OK; n++) {
-        one.n0 = tp_row_stored(&subject->weight->form->settings.rows, subject->box.n, n);
+    p->moved = true;
+    for (p->row = region->n0; p->row < region->n1 && code == TP_OK; p->row++) {
+        one.n0 = tp_row_stored(&subject->weight->form->settings.rows, subject->box.n, p->row);
         one.n1 = one.n0 + 1;
-        p->row = &n;
         code = tp_inspect_values(&source->ckpt, subject, &one, print_row, p, err);
     }
     return code;

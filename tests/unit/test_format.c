@@ -68,7 +68,7 @@ static void settings_change_the_operation(void **state)
 {
     (void)state;
     const struct tp_format *format = tp_format_find("w4a8-cutlass");
-    struct tp_settings settings = {{0}};
+    struct tp_settings settings = {0};
     struct tp_op op;
     struct tp_err err = {0};
     tp_format_op(format, &settings, &op);
@@ -99,7 +99,7 @@ static void group_sizes_are_chosen(void **state)
     } choices[] = {{"group=64", 64, 16}, {"group=channel", 0, 1}, {"group=32", 32, 32},
                    {"group=128", 128, 8}};
     const struct tp_format *own = tp_format_find("w4a16-ct"), *format = own;
-    struct tp_settings settings = {{0}};
+    struct tp_settings settings = {0};
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
         uint64_t shape[TP_MAX_RANK];
         uint32_t rank;
@@ -126,7 +126,7 @@ static void aliases_mean_their_choice(void **state)
     assert_string_equal(scale->stored[1], "rcp"); /* as version 0.1.0 wrote it */
     static const char *const words[] = {"scale=cpu", "scale=rcp"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        struct tp_settings settings = {{0}};
+        struct tp_settings settings = {0};
         struct tp_op op;
         assert_int_equal(tp_format_set(&format, words[i], &settings, NULL), TP_OK);
         assert_int_equal(settings.choice[1], 1);

@@ -23,9 +23,10 @@ struct tp_view tp_unit_view(const struct tp_unit *unit, uint64_t e, uint32_t p)
 void tp_form_reorder(struct tp_unit_form *form, const struct tp_row_order *order,
                      const struct tp_row_order *source)
 {
+    static const struct tp_row_order none;
     const bool same = tp_row_order_same(order, source);
-    form->order = same ? (struct tp_row_order){0} : *order;
-    form->undo = same ? (struct tp_row_order){0} : *source;
+    form->order = same ? none : *order;
+    form->undo = same ? none : *source;
 }
 
 bool tp_form_moves(const struct tp_unit_form *form)
