@@ -18,10 +18,11 @@ from vllm.config import get_current_vllm_config
 from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
 
 from ..checkpoint import Checkpoint
+from ..errors import Error
 from . import manifest
 from .config import TilepackConfig
 from .staging import Stored, account, mark, staging, stored
-from .support import STORED
+from .support import STORED, Refused
 from .telling import tell_kernels
 
 # The file's stack is P.experts.w13_*; in vLLM's tree of modules it is routed_experts that
@@ -51,6 +52,14 @@ def _before(model_config: Any, model: Any) -> None:
 MAPPED = ("auto", "hf", "safetensors")
 
 
+def _opened(path: str) -> Checkpoint:
+    """The checkpoint of a manifest. What is wrong in it is said in one sentence, as all else."""
+    try:
+        return Checkpoint(os.path.dirname(path))
+    except Error as error:
+        raise Refused(str(error)) from None
+
+
 def _marked(
     weights: Iterable[tuple[str, Any]], model_config: Any
 ) -> Iterator[tuple[str, torch.Tensor]]:
@@ -59,8 +68,7 @@ def _marked(
     left: dict[str, Stored] | None = None
     for name, tensor in weights:
         if left is None:
-            path = manifest.path_of(model_config.model, model_config.revision)
-            left = stored(Checkpoint(os.path.dirname(path)))
+            left = stored(_opened(manifest.path_of(model_config.model, model_config.revision)))
         source = left.pop(name, None)
         if source is not None:
             mark(tensor, source)
