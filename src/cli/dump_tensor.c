@@ -51,7 +51,7 @@ static void print_weight(const struct tp_weight *weight)
     if (rows->kind)
         printf("\n  rows in the order %s of %u heads", tp_row_kinds[rows->kind], rows->heads);
     if (rows->groups)
-        printf(" in groups of %u", rows->groups ? rows->heads / rows->groups : 0);
+        printf(" in groups of %u", (unsigned)rows->heads / rows->groups);
     putchar('\n');
     for (uint32_t i = 0; i < weight->origins; i++) {
         const struct tp_origin *origin = &weight->origin[i];
