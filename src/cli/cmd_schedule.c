@@ -141,33 +141,42 @@ static bool has_planner(const char *format)
     return tp_word_of(format, formats, TP_COUNT(formats)) >= 0;
 }
 
-/* A kernel that is not named follows from the format. Shapes of formats without a planner are left
- * out and named; where no others are, that is an error. */
+/* A kernel that is not named follows from the format. */
+static bool is_planned(const struct work *w, const struct tp_schedule_shape *shape)
+{
+    return w->o->kernel || !shape->format || has_planner(shape->format);
+}
+
+static enum tp_code no_planner(struct work *w, const struct tp_schedule_shape *shape)
+{
+    tp_err_path(&w->err, w->o->arg.item[0]);
+    tp_err_tensor(&w->err, shape->example);
+    tp_err_hint(&w->err, "--kernel NAME plans the shapes for that kernel");
+    return tp_fail(&w->err, TP_E_UNSUPPORTED, "it is stored as %s, and schedule plans only "
+                   "fp8-deepseek, fp8-ct, fp8-deepgemm-sm100 (DeepGEMM), w4a8-cutlass and "
+                   "w4a8-ct (vLLM)", shape->format);
+}
+
+/* Shapes of formats without a planner are left out and named; where no others are, that is an
+ * error. */
 static enum tp_code check_formats(struct work *w)
 {
     size_t plain = 0, planned = 0;
-    const char *left_out = NULL;
-    for (size_t i = 0; i < w->shape_count && !w->o->kernel; i++) {
-        const char *format = w->shapes[i].format;
-        plain += !format && w->o->arg.count;
-        planned += !format || has_planner(format);
+    const char *named = NULL;
+    for (size_t i = 0; i < w->shape_count; i++) {
+        plain += !w->o->kernel && !w->shapes[i].format && w->o->arg.count;
+        planned += is_planned(w, &w->shapes[i]);
     }
-    for (size_t i = 0; i < w->shape_count && !w->o->kernel; i++) {
+    for (size_t i = 0; i < w->shape_count; i++) {
         const struct tp_schedule_shape *shape = &w->shapes[i];
-        if (!shape->format || has_planner(shape->format))
+        if (is_planned(w, shape))
             continue;
-        if (planned && shape->format != left_out)
+        if (!planned)
+            return no_planner(w, shape);
+        if (shape->format != named)
             tp_warn("%s: %s is stored as %s, for which no kernel is planned", w->o->arg.item[0],
                     shape->example, shape->format);
-        left_out = shape->format;
-        if (planned)
-            continue;
-        tp_err_path(&w->err, w->o->arg.item[0]);
-        tp_err_tensor(&w->err, shape->example);
-        tp_err_hint(&w->err, "--kernel NAME plans the shapes for that kernel");
-        return tp_fail(&w->err, TP_E_UNSUPPORTED, "it is stored as %s, and schedule plans only "
-                       "fp8-deepseek, fp8-ct, fp8-deepgemm-sm100 (DeepGEMM), w4a8-cutlass and "
-                       "w4a8-ct (vLLM)", shape->format);
+        named = shape->format;
     }
     if (plain)
         tp_warn("%s: plain weights are planned as DeepGEMM's FP8; --kernel w4a8-cutlass plans W4A8",
@@ -281,11 +290,9 @@ static enum tp_code plan_all(struct work *w)
     enum tp_code code = read_m(w);
     if (!code && (code = read_shapes(w)) == TP_OK)
         code = check_formats(w);
-    for (size_t i = 0; !code && i < w->shape_count; i++) {
-        const char *format = w->shapes[i].format;
-        if (!format || o->kernel || has_planner(format))
+    for (size_t i = 0; !code && i < w->shape_count; i++)
+        if (is_planned(w, &w->shapes[i]))
             code = plan_shape(w, &w->shapes[i]);
-    }
     return code;
 }
 

@@ -40,7 +40,7 @@ TP_HD bool tp_search_f16_live(uint32_t amax)
     return amax >= TP_SEARCH_F16_MIN && amax < TP_SEARCH_F16_END;
 }
 
-/* Of a normal number, from its bits. */
+/* The exponent of a normal number, from its bits. */
 TP_HD int tp_search_exponent(uint32_t bits) { return (int)(bits >> 23) - 127; }
 
 /* 2^k, k from -126 to 127. */

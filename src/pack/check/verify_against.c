@@ -124,7 +124,7 @@ static enum tp_code start_results(struct against *a)
                                   a->c.err);
 }
 
-/* Of the files that too much for the page cache was read from, nothing is to stay. */
+/* Nothing is to stay in the page cache of files from which too much for it was read. */
 static enum tp_code open_page_caches(struct against *a)
 {
     const struct tp_checkpoint *stored = a->c.stored->ckpt, *source = a->c.source->ckpt;
