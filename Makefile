@@ -180,10 +180,13 @@ quality: $(BUILD)/tilepack
 	sh scripts/quality.sh $(BUILD)
 
 # Everything again under the address and undefined-behaviour sanitizers.
+# gcc's checks of object sizes cost the rows four fifths of their compiling, and the address
+# sanitizer finds what they would.
 asan:
 	sh scripts/deps.sh build test
 	$(MAKE) -j$(JOBS) BUILD=$(BUILD)/asan NVCC= CFLAGS="-O1 -g -fno-var-tracking -fno-omit-frame-pointer \
-	    -fsanitize=address,undefined -fno-sanitize-recover=all" $(BUILD)/asan/tilepack \
+	    -fsanitize=address,undefined -fno-sanitize-recover=all" \
+	    FAST_ROWS=-fno-sanitize=object-size $(BUILD)/asan/tilepack \
 	    $(UNIT:$(BUILD)/%=$(BUILD)/asan/%) $(BUILD)/asan/fault/fault \
 	    $(BUILD)/asan/replay/replay
 	ASAN_OPTIONS=allocator_may_return_null=1 BUILD=$(BUILD)/asan TILEPACK_TEST_SLOWER=4 \

@@ -10,7 +10,8 @@
 #
 #   --list        prints the names
 #   --quick       random shapes for 15 seconds, fewer rounds of unit/kernels, fewer calls
-#                 that fail in `faults`, and without `large`, `shapes`, `kills` and `cli/bench`
+#                 that fail in `faults`, and without what takes long and runs no function that
+#                 the others leave out (`slow`, below)
 #   --check       what a minute is enough for, with what is there: tests that need the
 #                 environment of Python are left out, with a word, where it is missing
 #   --packaging   packaging/ in place of the others
@@ -45,6 +46,7 @@ seconds=${TILEPACK_TEST_SECONDS:-60}
 formats=${TILEPACK_TEST_FORMATS:-}
 slower=${TILEPACK_TEST_SLOWER:-1}
 faults=${TILEPACK_TEST_LONG:+thorough}
+slow='large|shapes|kills|pairs|consumer|cli/(bench|build|pagecache|progress|readme|rows|unpack)'
 
 give_up() { # message
     [ -z "$1" ] || echo "run.sh: $1" >&2
@@ -91,7 +93,7 @@ usual() { # the names that run when none is given
     check) echo "$all" | grep -E '^(unit/.*|golden|errors|cli/(structure|usage|man))$' ;;
     *)
         leave_out='^packaging/'
-        [ "$mode" != quick ] || leave_out="$leave_out|^large\$|^shapes\$|^kills\$|^cli/bench\$"
+        [ "$mode" != quick ] || leave_out="$leave_out|^($slow)\$"
         [ -z "$formats" ] || leave_out="$leave_out|^inputs\$|^sources\$|^old\$|^quality\$|^($(echo "$broken" | tr ' ' '|'))\$"
         echo "$all" | grep -Ev "$leave_out"
         ;;
