@@ -10,6 +10,10 @@
 /* Values of a box of the sample, so that memory is bounded. */
 #define BOX_VALUES (UINT64_C(1) << 22)
 
+/* Of more weights, which are experts, the sample of each is the smaller: a layer of them is one set,
+ * so that the time does not grow with their number. */
+enum { MANY = 2048 };
+
 /* What is known of a set in a format, while its weights are looked at. */
 struct tally {
     uint64_t bytes;   /* of its outputs */
@@ -69,6 +73,7 @@ static enum tp_code open_importance(struct choosing *c)
 static enum tp_code measure(struct choosing *c, struct trial *trial)
 {
     const struct tp_estimate_options options = {
+        .thinned = 1 + (unsigned)(trial->plan.unit_count / MANY),
         .importance = c->importance, .max = BOX_VALUES, .jobs = c->wish->run->jobs,
         .stop = c->wish->run->stop};
     trial->units = tp_unit_results_new(&trial->plan, c->err);
