@@ -113,8 +113,7 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "the budget is never exceeded. Errors are measured on a sample of each weight. What the "
         "engine loads as one, and all experts of a layer, take one format.",
         "tilepack recipe SRC --bits 5 --formats nvfp4-ct,mxfp8-ct,bf16 -o recipe.json\n"
-        "tilepack recipe SRC --bits 5 --formats w4a16-ct,w8a16-ct --importance moments.safetensors "
-        "-o recipe.json --html recipe.html\n"
+        "tilepack recipe SRC --bits 5 --formats w4a16-ct,w8a16-ct --importance F -o r.json\n"
         "tilepack convert SRC -o DST --recipe recipe.json --engine vllm\n",
         {{"SRC", TP_COMPLETE_PATH, NULL}}, 1, 1, TP_GROUP_CHECKPOINTS,
         "-o FILE.json names the recipe to write"},
@@ -317,8 +316,9 @@ const struct tp_option tp_option_rows[] = {
     {.name = "importance", .value = "FILE", .kind = TP_OPT_STRING, .commands = BIT(RECIPE),
      .field = FIELD(importance), .complete = TP_COMPLETE_PATH,
      .help = "what each weight is multiplied with: samples/moments.py writes it",
-     .more = "The same file as for convert. Without it all inputs count alike, and the text says "
-             "so."},
+     .more = "The same file as for convert. With the gradients of outputs (moments.py --gradients) "
+             "the error is about what predictions lose. Without a file all inputs count alike, and "
+             "the text says so."},
     {.name = "search", .value = "HOW", .kind = TP_OPT_CHOICE, .commands = MAKES,
      .field = FIELD(search), .initial = "none", .complete = TP_COMPLETE_WORDS,
      .words = "none|mse|w4a8", .help = "try several scales for each block, take the best",

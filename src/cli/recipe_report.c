@@ -95,9 +95,13 @@ static enum tp_code add_rule(const struct tp_recipe *recipe, size_t s, const cha
 
 static const char *weighed(const struct tp_recipe_report *report)
 {
-    return report->wish->importance
-               ? "errors are those expected of a layer's outputs, by the file of importance"
-               : "errors are those of weights, as without --importance all inputs count alike";
+    if (!report->wish->importance)
+        return "errors are those of weights, as without --importance all inputs count alike";
+    return report->recipe->gradients
+               ? "errors are those expected of outputs times their gradients, by the file of "
+                 "importance"
+               : "errors are those expected of outputs, by the file of importance, which has no "
+                 "gradients";
 }
 
 enum tp_code tp_recipe_text(const struct tp_recipe_report *report, struct tp_text *text,
@@ -179,7 +183,7 @@ static int print_json(const struct tp_recipe_report *report)
         tp_str("engine", served->engine->name), tp_real("asked", report->wish->bits),
         tp_real("bits", tp_bits_of(recipe->share.bytes, recipe->values)),
         tp_num("bytes", recipe->share.bytes), tp_num("values", recipe->values),
-        tp_real("error", recipe->share.cost), tp_real("bound", recipe->share.bound),
+        tp_real("expected_error", recipe->share.cost), tp_real("bound", recipe->share.bound),
         tp_bool("least", recipe->share.least),
         tp_if(report->wish->importance, tp_str("importance", report->wish->importance)),
         tp_num("left", recipe->left),

@@ -37,7 +37,8 @@ def tensor(values):
 
 
 def make(path):
-    """{weight: float64[N,K]}, {weight: h[K]}"""
+    """{weight: float64[N,K]}, and how errors count, {weight: numbers of its columns}: with importance, without,
+    and with gradients, too"""
     rng = np.random.default_rng(1)
     weights, h = {}, {}
     for layer, (name, shape) in itertools.product(range(2), SHAPES.items()):
@@ -48,13 +49,15 @@ def make(path):
     ends = {name: rng.standard_normal((256, HIDDEN)).astype(ml_dtypes.bfloat16)
             for name in ("model.embed_tokens.weight", "lm_head.weight")}
     stfile.save(f"{path}/model.safetensors", {n: tensor(w) for n, w in {**weights, **ends}.items()})
-    files = {"importance": h, "other": {**h, "model.layers.9.mlp.down_proj.weight": h[name]},
+    squares = {n.removesuffix(".weight") + ".gradient": np.float32(rng.uniform(0.1, 10)).reshape(1) for n in h}
+    files = {"importance": h, "gradients": {**h, **squares}, "some": {**h, **dict(list(squares.items())[:7])}, "other": {**h, "model.layers.9.mlp.down_proj.weight": h[name]},
              "part": {n: h[n] for n in h if "layers.0" in n}}
     for file, numbers in files.items():
         stfile.save(f"{path}/{file}.safetensors", {n: tensor(v) for n, v in numbers.items()})
     with open(f"{path}/config.json", "w", encoding="utf-8") as f:
         json.dump(CONFIG, f)
-    return {n: w.astype(np.float64) for n, w in weights.items()}, h
+    by = {n: h[n] * float(squares[n.removesuffix(".weight") + ".gradient"][0]) for n in h}
+    return {n: w.astype(np.float64) for n, w in weights.items()}, (h, dict.fromkeys(h, 1.0), by)
 
 
 def recipe(source, work, *options):
@@ -75,8 +78,8 @@ def values_in(source, fmt, work):
             for n, t in tool.load(plain)[0].items() if t.dtype == "F32"}, sizes
 
 
-def costs(source, weights, h, work):
-    """{set: {format: (bytes, error)}} by numpy; `h` None: all columns alike."""
+def costs(source, weights, ways, work):
+    """{set: {format: (bytes, error in each way)}} by numpy."""
     made = {fmt: values_in(source, fmt, work) for fmt in FORMATS if fmt != "bf16"}
     found = {}
     for layer, (name, parts) in itertools.product(range(2), SETS.items()):
@@ -84,9 +87,9 @@ def costs(source, weights, h, work):
         found[f"model.layers.{layer}.{name}"] = {
             fmt: (sum(sizes[n] for n in names), [
                 sum(float(((values[n + ".weight"] - weights[n + ".weight"]) ** 2 * by[n + ".weight"]).sum())
-                    for n in names) for by in (h, dict.fromkeys(h, 1.0))])
+                    for n in names) for by in ways])
             for fmt, (values, sizes) in made.items()}
-        found[f"model.layers.{layer}.{name}"]["bf16"] = (sum(2 * weights[n + ".weight"].size for n in names), [0, 0])
+        found[f"model.layers.{layer}.{name}"]["bf16"] = (sum(2 * weights[n + ".weight"].size for n in names), [0] * 3)
     return found
 
 
@@ -119,7 +122,7 @@ def check_choice(source, want, column, options, work):
         best = least[np.searchsorted(sizes, bits * values / 8, "right") - 1]
         tally.check(size == said["bytes"] and 8 * size <= bits * values and error <= best * (1 + 1e-4) + 1e-12,
                     f"{bits} bits: {8 * size / values:.4f}, error {error:.6g}; the least of all is {best:.6g}")
-        tally.check(said["least"] and said["bound"] <= said["error"] * (1 + 1e-9), f"{bits} bits: no better one")
+        tally.check(said["least"] and said["bound"] <= said["expected_error"] * (1 + 1e-9), f"{bits} bits: no better one")
 
 
 def check_converted(source, work):
@@ -159,11 +162,11 @@ def check_experts(work):
 
 def main():
     source = sys.argv[1]
-    weights, h = make(source)
+    weights, ways = make(source)
     with tool.Workdir() as work:
-        want = costs(source, weights, h, work)
-        file = ("--importance", f"{source}/importance.safetensors")
-        for column, options in enumerate((file, ())):
+        want = costs(source, weights, ways, work)
+        files = [("--importance", f"{source}/{name}.safetensors") for name in ("importance", "gradients")]
+        for column, options in enumerate((files[0], (), files[1])):
             check_costs(recipe(source, work, "--bits", "6", *options), want, column)
             check_choice(source, want, column, options, work)
         check_converted(source, work)

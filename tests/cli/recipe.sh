@@ -15,7 +15,7 @@ for j in 1 2; do
 done
 check 'any number of threads' cmp 1.json 2.json
 check 'says what it chose' grep -q '^1.json: [0-9.]* bits of 6 for each weight' text.1
-check 'says how errors are weighed' grep -q 'by the file of importance' text.1
+check 'says how errors are weighed' grep -q 'by the file of importance, which has no gradients' text.1
 recipe --bits 6 -o none.json --html page.html >text
 check 'and that they are not' grep -q 'without --importance all inputs count alike' text
 check 'in the recipe, too' grep -q 'without --importance all inputs count alike' none.json
@@ -43,6 +43,8 @@ fails 'importance of no weight' 3 'this importance belongs to no weight' \
     recipe --bits 6 --importance model/other.safetensors -o no.json
 fails 'importance of some sets' 3 'the file has no importance of any of its weights' \
     recipe --bits 6 --importance model/part.safetensors -o no.json
+fails 'gradients of some sets' 3 'or no gradient beside it as of others' \
+    recipe --bits 6 --importance model/some.safetensors -o no.json
 fails 'a format that the engine does not read' 4 'vLLM reads no weight in any of the formats' \
     "$TILEPACK" recipe model --bits 6 --formats w4a16-marlin,w8a16-marlin -o no.json
 "$TILEPACK" convert model -o packed --to w8a16-ct --quiet || exit 1

@@ -164,6 +164,20 @@ struct own {
     struct tp_buffer weights;
 };
 
+/* Times the mean square of the gradients of what comes out, if the file has such; not known: -1. */
+static enum tp_code weigh_outputs(const struct estimate *e, const struct tp_unit *unit,
+                                  const struct tp_box *box, float *weights, float *square,
+                                  struct tp_err *err)
+{
+    const struct tp_importance_file *file = e->options->importance;
+    *square = 1;
+    enum tp_code code = tp_importance_has_gradients(file)
+                            ? tp_unit_gradient(e->plan, file, unit, box->e, square, err) : TP_OK;
+    for (uint64_t k = 0; k < box->size.k && code == TP_OK; k++)
+        weights[k] *= *square;
+    return code;
+}
+
 /* The numbers of the box's columns, if there is a file and it has them; else NULL. */
 static enum tp_code weights_of(const struct estimate *e, const struct tp_unit *unit,
                                const struct tp_box *box, struct tp_buffer *buffer,
@@ -180,7 +194,10 @@ static enum tp_code weights_of(const struct estimate *e, const struct tp_unit *u
     if (code == TP_OK)
         code = tp_importance_read(file, ref, unit->form->box.k, box->k, box->size.k, buffer->data,
                                   err);
-    *weights = buffer->data;
+    float square = 1;
+    if (code == TP_OK)
+        code = weigh_outputs(e, unit, box, buffer->data, &square, err);
+    *weights = square < 0 ? NULL : buffer->data;
     return code;
 }
 

@@ -65,6 +65,7 @@ static enum tp_code open_importance(struct choosing *c)
     enum tp_code code = tp_importance_open(c->wish->importance, &c->importance, c->err);
     for (size_t w = 0; w < weights->count && code == TP_OK; w++)
         tp_importance_claim(c->importance, weights->items[w].name);
+    c->recipe->gradients = code == TP_OK && tp_importance_has_gradients(c->importance);
     return code ? code : tp_importance_all_claimed(c->importance, c->err);
 }
 
@@ -217,7 +218,9 @@ static enum tp_code fail_unmeasured(const struct choosing *c, uint32_t set, size
         tp_err_path(c->err, c->wish->importance);
         tp_err_hint(c->err, "make the file with all layers of this model (samples/importance.py), "
                     "or leave --importance out");
-        return tp_fail(c->err, TP_E_INPUT, "the file has no importance of any of its weights");
+        return tp_fail(c->err, TP_E_INPUT, "the file has no importance of any of its weights%s",
+                       c->recipe->gradients
+                           ? ", or no gradient beside it as of others" : "");
     }
     return tp_fail(c->err, TP_E_UNSUPPORTED, "its error in %s cannot be measured",
                    c->recipe->format[f].name);

@@ -8,13 +8,17 @@
  *
  * What a set costs in a format, with W' what the format makes of a weight W[N,K]:
  *
- *     with numbers h[K], the mean squares of what W is multiplied with (importance.h):
- *         sum over n, k of h[k] (W' - W)^2 [n,k]
- *     without:
- *         the same with h[k] = 1 for all
+ *     g * sum over n, k of h[k] (W' - W)^2 [n,k]
  *
- * of the sample, times values of the weight for each of the sample. The first is the error that is
- * expected in the sum of squares of the weight's outputs for one token.
+ * of the sample, times values of the weight for each of the sample. h[K] are the mean squares of
+ * what W is multiplied with, and g is the mean square of the gradients of its outputs, both out of
+ * the file of importance. A file without any gradients: g = 1. No file: h[k] = 1, too.
+ *
+ * The sum over h is the error that is expected in the sum of squares of the outputs for one token.
+ * With g it is about what a token's predictions lose: their divergence is half of the square of the
+ * change of each output times its gradient, when that is taken of the logarithm of the probability
+ * of a token that the model itself predicts (the diagonal of Fisher's information). Errors of
+ * several outputs, and of several weights, are taken as independent.
  *
  * The figures do not depend on the number of threads, and neither does the choice (share_out.h).
  */
@@ -53,9 +57,8 @@ struct tp_recipe {
     uint32_t *taken;              /* of each set, a format */
     struct tp_share share;
     uint64_t values, budget; /* of all sets: weights, and bytes at most */
+    bool gradients;          /* the file of importance has some */
     size_t left;             /* weights that stay as they are, as no format can be made of them */
-    bool weights_only;       /* of some set, as the source has no activation scales that its format
-                                asks for */
 };
 
 /* Into a zeroed recipe, which is to be closed also after an error. Errors: TP_E_UNSUPPORTED where

@@ -200,6 +200,12 @@ enum tp_code tp_unit_importance(const struct tp_plan *plan, const struct tp_impo
                                 const struct tp_unit *unit, uint64_t expert,
                                 struct tp_importance_ref *ref, struct tp_err *err);
 
+/* The mean over its rows of the mean squares of the gradients of that expert's outputs; -1: the file
+ * does not have all of them. */
+enum tp_code tp_unit_gradient(const struct tp_plan *plan, const struct tp_importance_file *file,
+                              const struct tp_unit *unit, uint64_t expert, float *square,
+                              struct tp_err *err);
+
 enum tp_loss tp_unit_loss(const struct tp_plan *plan, const struct tp_unit *unit);
 void tp_unit_close(struct tp_unit *unit); /* its memory, but the plan's; legal on {0} */
 

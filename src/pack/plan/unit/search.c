@@ -62,6 +62,31 @@ enum tp_code tp_unit_importance(const struct tp_plan *plan, const struct tp_impo
     return code;
 }
 
+enum tp_code tp_unit_gradient(const struct tp_plan *plan, const struct tp_importance_file *file,
+                              const struct tp_unit *unit, uint64_t expert, float *square,
+                              struct tp_err *err)
+{
+    double sum = 0, rows = 0;
+    enum tp_code code = TP_OK;
+    *square = 0;
+    for (uint32_t v = 0; v < unit->form->views_per_expert && *square >= 0 && code == TP_OK; v++) {
+        const struct tp_view view = tp_unit_view(unit, expert, v);
+        const struct tp_weight *weight = &plan->weights->items[view.weight];
+        const bool alone = weight->origins && weight->origin[0].rank == 2;
+        char *name = name_of(weight, view.expert, view.row, err);
+        if (!name)
+            return TP_E_MEMORY;
+        code = tp_importance_gradient(file, name, view.expert, alone ? 1 : weight->form->box.e,
+                                      square, err);
+        free(name);
+        sum += *square * (double)unit->form->view_rows[v];
+        rows += (double)unit->form->view_rows[v];
+    }
+    if (*square >= 0 && rows > 0)
+        *square = (float)(sum / rows);
+    return code;
+}
+
 /* Finds the numbers of every expert; *found says whether one has any. */
 static enum tp_code find_all(struct tp_builder *b, struct tp_unit *unit, bool *found)
 {
