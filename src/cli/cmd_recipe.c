@@ -57,8 +57,11 @@ static enum tp_code read_formats(struct command *c, struct tp_err *err)
     size_t written = 0;
     if (!(c->names = strdup(c->o->formats)))
         return tp_fail(err, TP_E_MEMORY, "out of memory");
-    for (char *rest = c->names, *name; code == TP_OK && (name = strsep(&rest, ","));)
-        code = add_format(c, name, err);
+    for (char *at = c->names, *end; at && code == TP_OK; at = end) {
+        if ((end = strchr(at, ',')))
+            *end++ = '\0';
+        code = add_format(c, at, err);
+    }
     for (size_t f = 0; f < c->formats; f++)
         written += c->format[f].format != NULL;
     if (code || written)

@@ -113,7 +113,7 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "the budget is never exceeded. Errors are measured on a sample of each weight. What the "
         "engine loads as one, and all experts of a layer, take one format.",
         "tilepack recipe SRC --bits 5 --formats nvfp4-ct,mxfp8-ct,bf16 -o recipe.json\n"
-        "tilepack recipe SRC --bits 5 --formats w4a16-ct,w8a16-ct --importance F -o r.json\n"
+        "tilepack recipe SRC --bits 4.5 --formats w4a16-ct,w8a16-ct -o recipe.json\n"
         "tilepack convert SRC -o DST --recipe recipe.json --engine vllm\n",
         {{"SRC", TP_COMPLETE_PATH, NULL}}, 1, 1, TP_GROUP_CHECKPOINTS,
         "-o FILE.json names the recipe to write"},

@@ -227,6 +227,14 @@ static enum tp_code sort(struct finding *f)
 
 /* ---- */
 
+static enum tp_code make_patterns(struct finding *f)
+{
+    enum tp_code code = TP_OK;
+    for (uint32_t s = 0; f->found && s < f->sets->count && code == TP_OK; s++)
+        code = make_pattern(f, s);
+    return code;
+}
+
 static enum tp_code find_all(struct finding *f)
 {
     size_t wanted = 0;
@@ -241,8 +249,8 @@ static enum tp_code find_all(struct finding *f)
         if (f->wanted[w])
             code = add_weight(f, w);
     }
-    for (uint32_t s = 0; s < f->sets->count && code == TP_OK; s++)
-        code = make_pattern(f, s);
+    if (code == TP_OK)
+        code = make_patterns(f);
     return code ? code : sort(f);
 }
 
