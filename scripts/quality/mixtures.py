@@ -1,10 +1,11 @@
 """Mixtures of two formats within a budget of bits: what `tilepack recipe` chooses, beside the line
 between the two formats alone, random assignments and "worst SNR first".
 
-A format is converted once. An assignment only puts the values of each set into the model, which then
-predicts the evaluation in bfloat16; so does the source that it is compared with. DIR/LABEL/mixtures.json
-keeps what was measured.
+A format is converted once. An assignment only puts the values of each set into the model, which
+then predicts the evaluation in bfloat16; so does the source that it is compared with.
+DIR/LABEL/mixtures.json keeps what was measured.
 """
+import itertools
 import json
 import os
 import re
@@ -14,11 +15,7 @@ import torch
 
 import conversions
 import figures
-
-MIXTURES = [("w4a16-ct", "w8a16-ct"), ("nvfp4-ct", "mxfp8-ct")]
-BUDGETS = [4.25, 4.5, 5, 5.5, 6]
-RANDOM = 5
-FILES = {"gradients": "recipe, with gradients", "importance": "recipe, with E[x^2]", "": "recipe, without a file"}
+from mixtures_page import BUDGETS, FILES, MIXTURES, RANDOM, WORST, key
 
 
 def recipe(program, subject, mixture, bits, file):
@@ -59,12 +56,14 @@ class Mixture:
                 high.add(name)
         return high
 
-    def assignments(self, bits):
+    def chosen(self, bits):
         """(label, sets in the larger format)"""
         for file, label in FILES.items():
             said = recipe(self.program, self.subject, self.mixture, bits, file)
             yield label, {one["name"] for one in said["sets"] if one["format"] == self.mixture[1]}
-        yield "worst SNR first", self.in_order(sorted(self.snr, key=self.snr.get), bits)
+        yield WORST, self.in_order(sorted(self.snr, key=self.snr.get), bits)
+
+    def random(self, bits):
         for i in range(RANDOM):
             order = np.random.default_rng(i).permutation(sorted(self.names))
             yield f"random {i}", self.in_order(list(order), bits)
@@ -112,31 +111,8 @@ def measure(program, subject, path, say):
         at = " + ".join(mixture.mixture)
         for i, name in enumerate(mixture.mixture):
             add(mixture, f"{at}: {name}", set(mixture.names) if i else set())
-        for bits in BUDGETS:
+    for assignments in (Mixture.chosen, Mixture.random):
+        for mixture, bits in itertools.product(mixtures, BUDGETS):
             if bits > mixture.bits(set()):
-                for label, high in mixture.assignments(bits):
-                    add(mixture, f"{at}: {bits}: {label}", high)
-
-
-# ---- the page ---------------------------------------------------------------------------
-
-def line_at(rows, at, names, bits):
-    """Between the two formats alone."""
-    (low, small), (high, large) = ((rows[f"{at}: {n}"]["bits"], rows[f"{at}: {n}"]["kl"]) for n in names)
-    return small + (large - small) * (bits - low) / (high - low)
-
-
-def table(rows, names):
-    """Lines of cells: KL at each budget, and how far it is below the line."""
-    at, lines = " + ".join(names), []
-    for bits in BUDGETS:
-        keys = {label: f"{at}: {bits}: {label}" for label in [*FILES.values(), "worst SNR first"]}
-        if not all(key in rows for key in keys.values()):
-            continue
-        line = line_at(rows, at, names, bits)
-        kl = {label: rows[key]["kl"] for label, key in keys.items()}
-        several = [rows[f"{at}: {bits}: random {i}"]["kl"] for i in range(RANDOM) if f"{at}: {bits}: random {i}" in rows]
-        cells = [f"{line:.3f}", *(f"{x:.3f} ({100 * (x / line - 1):+.0f} %)" for x in kl.values()),
-                 f"{np.mean(several):.3f} ({min(several):.3f} to {max(several):.3f})" if several else "-"]
-        lines.append([f"{bits:g}", *cells])
-    return [["bits", "line", *FILES.values(), "worst SNR first", f"{RANDOM} random"], *lines]
+                for label, high in assignments(mixture, bits):
+                    add(mixture, key(mixture.mixture, bits, label), high)
