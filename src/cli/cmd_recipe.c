@@ -181,6 +181,9 @@ static int run(struct command *c)
     if (code)
         return code == TP_E_USAGE && !err.path[0] ? tp_report_usage("recipe", &err)
                                                   : tp_report_error(&err);
+    if (!c->o->importance)
+        tp_warn("without --importance such a choice gains little, and may lose; "
+                "'samples/moments.py --gradients 4' measures what counts");
     return tp_recipe_print(&report, c->o->json);
 }
 
