@@ -8,8 +8,9 @@
 ../quality.sh makes the environment and runs this. DIR/LABEL/rows.json keeps what was measured on a
 model: a later run measures what is not in it, and the rows whose "program method search" --again
 matches. --only: the rows that match, for a quick look; --model: one model alone; --windows: of the
-evaluation. --mixtures: mixtures of formats (mixtures.py) alone. --page writes the page from what DIR holds, with --as-is without a run, which needs numpy
-and safetensors alone. DIR/choose.md is its shortest form, for the README.
+evaluation. --mixtures: what is missing of mixtures of formats (mixtures.py) alone; else they are
+measured where there are none. --page writes the page from what DIR holds, with --as-is without a run,
+which needs numpy and safetensors alone. DIR/choose.md is its shortest form, for the README.
 """
 import os
 import re
@@ -79,7 +80,10 @@ def main(argv):
     opt = p.parse_args(argv)
     os.environ |= {"TQDM_DISABLE": "1", "TRANSFORMERS_VERBOSITY": "error"}
     for label in [] if opt.as_is else [opt.model] if opt.model else MODELS:
-        run_mixtures(label, opt) if opt.mixtures else run_model(label, opt)
+        if not opt.mixtures:
+            run_model(label, opt)
+        if opt.mixtures or not (opt.only or os.path.exists(os.path.join(opt.dir, label, "mixtures.json"))):
+            run_mixtures(label, opt)
     if opt.page:
         program = conversions.Program(opt.program, opt.dir)
         page.write(opt.dir, MODELS, conversions.same_values(program), opt.page)
