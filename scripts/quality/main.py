@@ -3,13 +3,14 @@
 
     main.py --program build/tilepack --dir build/quality --models build/models
             [--page docs/quality.md] [--as-is] [--model LABEL] [--windows 8] [--only REGEX]
-            [--again REGEX]
+            [--again REGEX] [--mixtures]
 
 ../quality.sh makes the environment and runs this. DIR/LABEL/rows.json keeps what was measured on a
 model: a later run measures what is not in it, and the rows whose "program method search" --again
 matches. --only: the rows that match, for a quick look; --model: one model alone; --windows: of the
-evaluation. --page writes the page from what DIR holds, with --as-is without a run, which needs numpy
-and safetensors alone. DIR/choose.md is its shortest form, for the README.
+evaluation. --mixtures: what is missing of mixtures of formats (mixtures.py) alone; else they are
+measured where there are none. --page writes the page from what DIR holds, with --as-is without a run,
+which needs numpy and safetensors alone. DIR/choose.md is its shortest form, for the README.
 """
 import os
 import re
@@ -58,6 +59,14 @@ def run_model(label, opt):
         results.remember()
 
 
+def run_mixtures(label, opt):
+    import mixtures  # pylint: disable=import-outside-toplevel # torch
+    directory = os.path.join(opt.dir, label)
+    os.makedirs(directory, exist_ok=True)
+    mixtures.measure(conversions.Program(opt.program, directory), subject_of(label, opt),
+                     os.path.join(directory, "mixtures.json"), lambda line: print(line, flush=True))
+
+
 def main(argv):
     p = measure.options(__doc__, rounds=1)
     p.add_argument("--models", required=True)
@@ -67,10 +76,14 @@ def main(argv):
     p.add_argument("--only", default="")
     p.add_argument("--again")
     p.add_argument("--as-is", action="store_true")
+    p.add_argument("--mixtures", action="store_true")
     opt = p.parse_args(argv)
     os.environ |= {"TQDM_DISABLE": "1", "TRANSFORMERS_VERBOSITY": "error"}
     for label in [] if opt.as_is else [opt.model] if opt.model else MODELS:
-        run_model(label, opt)
+        if not opt.mixtures:
+            run_model(label, opt)
+        if opt.mixtures or not (opt.only or os.path.exists(os.path.join(opt.dir, label, "mixtures.json"))):
+            run_mixtures(label, opt)
     if opt.page:
         program = conversions.Program(opt.program, opt.dir)
         page.write(opt.dir, MODELS, conversions.same_values(program), opt.page)

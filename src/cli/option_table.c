@@ -6,7 +6,7 @@
 
 #define BIT(c) (1u << TP_CMD_##c)
 #define MAKES (BIT(CONVERT) | BIT(PLAN))
-#define MODEL (MAKES | BIT(COMPARE) | BIT(SCHEDULE)) /* commands that take facts of the model */
+#define MODEL (MAKES | BIT(COMPARE) | BIT(RECIPE) | BIT(SCHEDULE)) /* commands that take facts of the model */
 #define WRITES (BIT(CONVERT) | BIT(PLAN) | BIT(UNPACK))
 #define SHOWS ((1u << TP_CMD_HELP) - 1) /* every command that is not a helper */
 #define ALL ((1u << TP_CMD_COUNT) - 1)
@@ -106,6 +106,17 @@ const struct tp_command_row tp_command_rows[TP_CMD_COUNT] = {
         "tilepack suggest SRC --gpu a100 --gpus 8 --json\n"
         "tilepack suggest SRC --gpu \"NVIDIA H100 80GB HBM3\"\n",
         {{"SRC", TP_COMPLETE_PATH, NULL}}, 1, 1, TP_GROUP_START, NULL},
+    [TP_CMD_RECIPE] = {
+        "recipe", "SRC --bits N --formats A,B[,...] -o FILE.json [options]",
+        "choose a format for each layer within a budget of bits",
+        "Writes a recipe for 'convert --recipe'. The expected error of the outputs is least, and "
+        "the budget is never exceeded. Errors are measured on a sample of each weight. What the "
+        "engine loads as one, and all experts of a layer, take one format.",
+        "tilepack recipe SRC --bits 5 --formats nvfp4-ct,mxfp8-ct,bf16 -o recipe.json\n"
+        "tilepack recipe SRC --bits 4.5 --formats w4a16-ct,w8a16-ct -o recipe.json\n"
+        "tilepack convert SRC -o DST --recipe recipe.json --engine vllm\n",
+        {{"SRC", TP_COMPLETE_PATH, NULL}}, 1, 1, TP_GROUP_CHECKPOINTS,
+        "-o FILE.json names the recipe to write"},
     [TP_CMD_MODELS] = {
         "models", "[NAME] [options]",
         "list the model families, or show one",
@@ -228,14 +239,15 @@ const struct tp_option tp_option_rows[] = {
      .field = FIELD(expert_parallel),
      .help = "with --gpus: give each GPU whole experts instead of parts of all"},
     {.name = "format-file", .value = "FILE", .kind = TP_OPT_LIST,
-     .commands = MAKES | BIT(MERGE) | BIT(COMPARE) | BIT(FORMATS) | BIT(BENCH) | BIT(VERIFY),
+     .commands = MAKES | BIT(MERGE) | BIT(COMPARE) | BIT(RECIPE) | BIT(FORMATS) | BIT(BENCH) |
+                 BIT(VERIFY),
      .field = FIELD(format_file), .complete = TP_COMPLETE_PATH,
      .help = "also know the format that FILE describes; repeatable",
      .more = "Its name must not be one of 'tilepack formats'. 'tilepack formats NAME --json' "
              "prints one to begin with, and formats/README.md defines its keys. At most 1 MiB."},
     {.name = "engine-file", .value = "FILE", .kind = TP_OPT_LIST,
      .commands = MAKES | BIT(MERGE) | BIT(COMPARE) | BIT(FORMATS) | BIT(ENGINES) | BIT(VERIFY) |
-                 BIT(SUGGEST),
+                 BIT(SUGGEST) | BIT(RECIPE),
      .field = FIELD(engine_file), .complete = TP_COMPLETE_PATH,
      .help = "also know the engine that FILE describes; repeatable",
      .more = "Its name must not be one of 'tilepack engines'. Its rules count beside theirs. If it "
@@ -251,8 +263,8 @@ const struct tp_option tp_option_rows[] = {
              "a glob, such as 'glob:*.mlp.*_proj.weight', match the whole name. A match also "
              "converts weights that are kept by default, such as embeddings, but no biases or "
              "scales."},
-    {.name = "exclude", .value = "REGEX", .kind = TP_OPT_LIST, .commands = MAKES | BIT(COMPARE),
-     .field = FIELD(exclude), .check = tp_check_pattern,
+    {.name = "exclude", .value = "REGEX", .kind = TP_OPT_LIST,
+     .commands = MAKES | BIT(COMPARE) | BIT(RECIPE), .field = FIELD(exclude), .check = tp_check_pattern,
      .help = "keep tensors whose name matches as they are; repeatable",
      .more = "It wins over --include."},
     {.name = "merged", .value = "WHAT", .kind = TP_OPT_CHOICE, .commands = MAKES | BIT(COMPARE),
@@ -293,7 +305,21 @@ const struct tp_option tp_option_rows[] = {
              "quantizers/README.md defines its keys. At most 1 MiB."},
 
     {.heading = "Quality",
-     .name = "search", .value = "HOW", .kind = TP_OPT_CHOICE, .commands = MAKES,
+     .name = "bits", .value = "N", .kind = TP_OPT_STRING, .commands = BIT(RECIPE),
+     .field = FIELD(bits), .check = tp_check_bits,
+     .help = "bits for each weight, at most, scales included: 5, or 4.75",
+     .more = "Weights that no format can be made of, such as embeddings, do not count."},
+    {.name = "formats", .value = "A,B[,...]", .kind = TP_OPT_STRING, .commands = BIT(RECIPE),
+     .field = FIELD(formats), .complete = TP_COMPLETE_FORMAT,
+     .help = "formats to choose from; bf16 is the weight as it is",
+     .more = "At most 7. A format that the engine does not read for a set is not chosen for it."},
+    {.name = "importance", .value = "FILE", .kind = TP_OPT_STRING, .commands = BIT(RECIPE),
+     .field = FIELD(importance), .complete = TP_COMPLETE_PATH,
+     .help = "what each weight is multiplied with: samples/moments.py writes it",
+     .more = "The same file as for convert. With the gradients of outputs (moments.py --gradients) "
+             "the error is about what predictions lose. Without a file all inputs count alike, and "
+             "the text says so."},
+    {.name = "search", .value = "HOW", .kind = TP_OPT_CHOICE, .commands = MAKES,
      .field = FIELD(search), .initial = "none", .complete = TP_COMPLETE_WORDS,
      .words = "none|mse|w4a8", .help = "try several scales for each block, take the best",
      .more = "'mse' takes the least error of code times scale, 'w4a8' (int4 only) that of what "
@@ -457,9 +483,18 @@ const struct tp_option tp_option_rows[] = {
      .field = FIELD(against), .complete = TP_COMPLETE_PATH,
      .help = "derive every tensor again from the source and compare"},
 
+    {.name = "output", .letter = 'o', .value = "FILE", .kind = TP_OPT_STRING,
+     .commands = BIT(RECIPE), .field = FIELD(output), .complete = TP_COMPLETE_PATH,
+     .help = "write the recipe to FILE, whose name ends in .json",
+     .more = "A file of that name is replaced. Only those who can read the source can read the "
+             "file."},
+    {.name = "gpu", .value = "NAME", .kind = TP_OPT_STRING, .commands = BIT(RECIPE),
+     .field = FIELD(gpu), .complete = TP_COMPLETE_CHIP,
+     .help = "choose what is served on this GPU (default: on any)"},
+
     /* formats */
-    {.name = "engine", .value = "NAME", .kind = TP_OPT_STRING, .commands = BIT(SUGGEST),
-     .field = FIELD(engine), .complete = TP_COMPLETE_ENGINE,
+    {.name = "engine", .value = "NAME", .kind = TP_OPT_STRING,
+     .commands = BIT(SUGGEST) | BIT(RECIPE), .field = FIELD(engine), .complete = TP_COMPLETE_ENGINE,
      .help = "engine that serves it (default: vllm)"},
     {.name = "gpu", .value = "NAME", .kind = TP_OPT_STRING, .commands = BIT(SUGGEST),
      .field = FIELD(gpu), .complete = TP_COMPLETE_CHIP,
@@ -487,7 +522,8 @@ const struct tp_option tp_option_rows[] = {
     {.name = "full", .kind = TP_OPT_FLAG, .commands = BIT(COMPARE), .field = FIELD(full),
      .help = "measure all values instead of a sample",
      .more = "All the work of each conversion is done, and its bytes are thrown away."},
-    {.name = "html", .value = "FILE", .kind = TP_OPT_STRING, .commands = BIT(COMPARE),
+    {.name = "html", .value = "FILE", .kind = TP_OPT_STRING,
+     .commands = BIT(COMPARE) | BIT(RECIPE),
      .field = FIELD(html), .complete = TP_COMPLETE_PATH,
      .help = "also write a page, a file named *.html, that needs nothing else",
      .more = "A file of that name is replaced. Only those who can read the source can read the "
@@ -563,7 +599,7 @@ const struct tp_option tp_option_rows[] = {
     {.heading = "Machine and messages",
      .name = "jobs", .letter = 'j', .value = "N", .kind = TP_OPT_UNSIGNED,
      .commands = WRITES | BIT(VERIFY) | BIT(DIFF) | BIT(BENCH) | BIT(MERGE) |
-                 BIT(DIGEST) | BIT(COMPARE) | BIT(SUGGEST) | BIT(PROVE),
+                 BIT(DIGEST) | BIT(COMPARE) | BIT(SUGGEST) | BIT(RECIPE) | BIT(PROVE),
      .field = FIELD(jobs), .min = 1, .max = 1024,
      .help = "worker threads (default: $TILEPACK_JOBS, else the usable CPUs)",
      .more = "Results are the same for any number; only the speed differs."},

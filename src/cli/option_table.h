@@ -13,7 +13,7 @@
  * first among them. */
 #define TP_COMMANDS(X) \
     X(SUGGEST, suggest) X(CONVERT, convert) X(VERIFY, verify) X(COMPARE, compare) X(DUMP, dump) \
-    X(PLAN, plan) X(UNPACK, unpack) X(DIFF, diff) X(MERGE, merge) X(DIGEST, digest) \
+    X(RECIPE, recipe) X(PLAN, plan) X(UNPACK, unpack) X(DIFF, diff) X(MERGE, merge) X(DIGEST, digest) \
     X(FORMATS, formats) X(MODELS, models) X(QUANTIZERS, quantizers) X(ENGINES, engines) \
     X(SCHEDULE, schedule) X(PROVE, prove) X(BENCH, bench) X(HELP, help) \
     X(COMPLETIONS, completions) X(MAN_OPTIONS, man_options)
@@ -92,6 +92,9 @@ struct tp_options {
     struct tp_strings compared; /* --to of compare */
     bool full, fold, tree;
     const char *html, *svg;
+
+    /* recipe */
+    const char *bits, *formats;
 };
 
 #define TP_ALL_WEIGHTS ".*" /* a pattern that matches every name */

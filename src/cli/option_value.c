@@ -174,6 +174,15 @@ const char *tp_check_device(const char *value, const char **hint)
     return NULL;
 }
 
+const char *tp_check_bits(const char *value, const char **hint)
+{
+    char *end;
+    const double bits = strtod(value, &end);
+    *hint = "5, or 4.75: bits for each weight";
+    const bool plain = end > value && !*end && strspn(value, "0123456789.") == strlen(value);
+    return plain && bits >= 1 && bits <= 32 ? NULL : "it is no number from 1 to 32";
+}
+
 const char *tp_check_descriptor(const char *value, const char **hint)
 {
     uint64_t fd;

@@ -47,6 +47,7 @@ const char *tp_check_pattern(const char *value, const char **hint); /* TP_PATTER
 const char *tp_check_setting(const char *value, const char **hint); /* key=value */
 /* auto, cpu, cuda, cuda:all, cuda:0,2 */
 const char *tp_check_device(const char *value, const char **hint);
+const char *tp_check_bits(const char *value, const char **hint); /* from 1 to 32, as 4.75 */
 const char *tp_check_descriptor(const char *value, const char **hint); /* one that is open */
 
 #endif

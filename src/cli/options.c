@@ -480,6 +480,10 @@ static enum tp_code check_together(struct parser *p)
     if (o->command == TP_CMD_VERIFY && o->importance && !o->against)
         return need(p, "--importance goes with --against",
                     "--against SRC derives the weights again, and needs it");
+    if (o->command == TP_CMD_RECIPE && (!o->bits || !o->formats))
+        return need(p, o->bits ? "no formats are given" : "no budget is given",
+                    o->bits ? "--formats nvfp4-ct,mxfp8-ct,bf16, say"
+                            : "--bits 5, say: at most so many for each weight, scales included");
     if (o->write && !o->tune)
         return need(p, "--write goes with --tune", "--tune times the schedules that it keeps");
     if (o->output && !strcmp(o->output, "-"))

@@ -98,6 +98,9 @@ engines none
 quantizers
 quantizers gptq
 quantizers none
+recipe moe --bits 5 --formats w4a16-ct,w8a16-ct,bf16 -o recipe.json
+recipe dense --bits 9 --formats fp8-ct,mxfp8-ct,bf16,w4a16-marlin -o recipe.json
+recipe ct --bits 5 --formats w4a16-ct -o recipe.json
 suggest moe --gpu h100
 suggest dense --gpu a100 --gpus 2
 suggest w4a8 --gpu b200 --no-sample

@@ -45,7 +45,7 @@ export -f one_tensor
 
 # The questions: what is on the line, and the words that must be offered. They
 # are the words bash inserts, that is, behind the last = or : on the line.
-commands=$(printf '%s\n' bench compare convert diff digest dump engines formats merge models plan prove quantizers schedule suggest unpack verify)
+commands=$(printf '%s\n' bench compare convert diff digest dump engines formats merge models plan prove quantizers recipe schedule suggest unpack verify)
 formats() { jq -r 'select(.input_only | not) | .name' "$root"/formats/*.json | LC_ALL=C sort; }
 questions() { # ask COMMAND: called as: ask LINE WANTED
     "$1" 'tilepack con' convert

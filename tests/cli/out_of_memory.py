@@ -66,6 +66,7 @@ COMMANDS = [
     "dump {packed} {weight} --svg {out}.svg -q",
     "dump {packed} {weight} --html {out}.html --json",
     "compare {src} --to w4a8-ct --html {out}.html --json",
+    "recipe {src} --bits 9 --formats w4a8-ct,mxfp8-ct,bf16 -o {out}.json --html {out}.html",
     "convert {src} -o {out} --to w4a8-cutlass -q",
     "convert {src} -o {out} --to w4a8-ct",
     "convert {src} -o {out} --to nvfp4-blocked -q --include mlp",

@@ -4,7 +4,8 @@
 # logits of the source, of what was unpacked, and of the output as compressed-tensors reads it; with
 # VLLM_PYTHON, vLLM's real loader takes each output, strictly, and every parameter is decoded and
 # compared with the source's. What a reader is known to refuse stands in models/zoo.py, and what it
-# loads in `ran` of models/*.json: both must be so. Not a part of `make test`.
+# loads in `ran` of models/*.json: both must be so. A dense model and one of experts are also converted
+# by what `tilepack recipe` chooses. Not a part of `make test`.
 #
 # With --writers the other way round: checkpoints of every scheme that llm-compressor, AutoRound and
 # ModelOpt write on a CPU (models/writers/) are unpacked to the writer's values, bit for bit, and
@@ -39,6 +40,8 @@ fi
 MODELS_PYTHON=${MODELS_PYTHON:-$(sh "$root/scripts/venv.sh" "$build" torch)} || exit 1
 FORMATS='w4a8-ct fp8-deepseek fp8-ct mxfp8-ct mxfp4-ct nvfp4-ct'
 
+RECIPES='llama mixtral' # of two formats at 6 bits
+
 kept=$(PYTHONPATH=$here "$PYTHON" -c 'import zoo; print(*zoo.KEPT)')
 refuses() { # model, format
     "$TILEPACK" convert "$work/zoo/$1" -o "$work/out/$1/$2" --to "$2" 2>"$work/err"
@@ -47,6 +50,20 @@ refuses() { # model, format
     else
         bad "$1 to $2: converted, or refused for another reason"
         cat "$work/err"
+    fi
+}
+recipe() { # model
+    if ! "$TILEPACK" recipe "$work/zoo/$1" --bits 6 --formats mxfp4-ct,mxfp8-ct --engine vllm \
+        -o "$work/$1.json" --json 2>"$work/err" >"$work/chosen" ||
+        ! "$TILEPACK" convert "$work/zoo/$1" -o "$work/out/$1/recipe" --recipe "$work/$1.json" --quiet \
+            --force 2>"$work/err" ||
+        ! "$TILEPACK" unpack "$work/out/$1/recipe" -o "$work/back/$1/recipe" --quiet --force 2>"$work/err"; then
+        bad "$1 by a recipe"
+        cat "$work/err"
+    elif jq -e 'all(.formats[]; .sets > 0)' "$work/chosen" >"$work/err"; then
+        ok "$1 by a recipe of both formats"
+    else
+        bad "$1: the recipe has one format alone"
     fi
 }
 files=$root/engines/vllm.json
@@ -67,6 +84,9 @@ for model in "$work"/zoo/*/; do
         "$TILEPACK" unpack "$work/out/$name/$to" -o "$work/back/$name/$to" --quiet --force \
             2>"$work/err" || { bad "$name from $to"; cat "$work/err"; }
     done
+    case " $RECIPES " in *" $name "*)
+        recipe "$name" ;;
+    esac
     "$TILEPACK" plan "$model" --to mxfp8-ct --json 2>"$work/err" |
         jq -c --arg name "$name" '{name: $name, file: .model.files[0],
             experts: any(.units[].name; contains(".experts."))}' >>"$work/families"

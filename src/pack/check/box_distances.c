@@ -215,8 +215,9 @@ static bool is_whole_set(const struct tp_plan *plan, const struct tp_unit *unit,
 }
 
 enum tp_code tp_box_trial(const struct tp_plan *plan, const struct tp_side *source, uint32_t u,
-                          const struct tp_box *box, struct tp_box_buffers *buffers,
-                          struct tp_distance *distance, struct tp_err *err)
+                          const struct tp_box *box, const float *weights,
+                          struct tp_box_buffers *buffers, struct tp_box_distances *distances,
+                          struct tp_err *err)
 {
     const struct tp_unit *unit = &plan->units[u];
     struct tp_observed seen = {.unit = u, .box = *box, .dtype = TP_DTYPE_NONE};
@@ -235,7 +236,12 @@ enum tp_code tp_box_trial(const struct tp_plan *plan, const struct tp_side *sour
     }
     if ((code = encode_and_decode(&unit->form->op, &seen, importance, fed, buffers, err)))
         return code;
-    measure(&seen, buffers, distance);
+    measure(&seen, buffers, &distances->stored);
+    if (!weights)
+        return TP_OK;
+    weigh(box->size, weights, buffers->source.data);
+    weigh(box->size, weights, buffers->decoded.data);
+    measure(&seen, buffers, &distances->weighted_stored);
     return TP_OK;
 }
 

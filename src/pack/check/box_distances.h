@@ -39,10 +39,13 @@ uint64_t tp_box_distances_bytes(const struct tp_plan *plan, const struct tp_obse
 /* Quantizes the source's values of a box (of one expert, cut at granules) as if they were a
  * weight of their own, and measures that. The unit is one that is encoded. A part of a weight that
  * has no global scale of its own (tp_codec_global_of()) is not measured; of a whole one that is
- * an error, as in the run. */
+ * an error, as in the run. `weights`: what errors are weighed with, one number for each column of
+ * the box, for the weighted distance beside the other one; or NULL. *distances is zeroed by the
+ * caller. */
 enum tp_code tp_box_trial(const struct tp_plan *plan, const struct tp_side *source, uint32_t unit,
-                          const struct tp_box *box, struct tp_box_buffers *buffers,
-                          struct tp_distance *distance, struct tp_err *err);
+                          const struct tp_box *box, const float *weights,
+                          struct tp_box_buffers *buffers, struct tp_box_distances *distances,
+                          struct tp_err *err);
 
 /* The rows `part` of a box that was seen, as if they had been one: part->e, n and k count as
  * those of the box do, and begin at a granule of the unit. Outputs of the rows go to `out`,

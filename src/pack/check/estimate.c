@@ -51,9 +51,13 @@ static uint32_t unit_at(const struct estimate *e, size_t i)
     return e->units ? e->units[i] : (uint32_t)i;
 }
 
-static struct tp_distance *distance_at(const struct estimate *e, size_t i)
+static void add_distances(const struct estimate *e, size_t i, const struct tp_box_distances *of)
 {
-    return e->units ? &e->distances[i] : &e->results[i].distance;
+    tp_distance_add(e->units ? &e->distances[i] : &e->results[i].distance, &of->stored, 0);
+    if (!e->units && of->weighted_stored.count) {
+        e->results[i].weighted = true;
+        tp_distance_add(&e->results[i].weighted_distance, &of->weighted_stored, 0);
+    }
 }
 
 static uint64_t share_of_weights(const struct estimate *e)
@@ -154,7 +158,60 @@ static struct tp_box sample_box(const struct tp_unit *unit, const struct sample 
     return box;
 }
 
-static enum tp_code one_unit(void *arg, void *buffers, uint64_t at, struct tp_err *err)
+/* What a thread has for itself. */
+struct own {
+    struct tp_box_buffers buffers;
+    struct tp_buffer weights;
+};
+
+/* Times the mean square of the gradients of what comes out, if the file has such; not known: -1. */
+static enum tp_code weigh_outputs(const struct estimate *e, const struct tp_unit *unit,
+                                  const struct tp_box *box, float *weights, float *square,
+                                  struct tp_err *err)
+{
+    const struct tp_importance_file *file = e->options->importance;
+    *square = 1;
+    enum tp_code code = tp_importance_has_gradients(file)
+                            ? tp_unit_gradient(e->plan, file, unit, box->e, square, err) : TP_OK;
+    for (uint64_t k = 0; k < box->size.k && code == TP_OK; k++)
+        weights[k] *= *square;
+    return code;
+}
+
+/* The numbers of the box's columns, if there is a file and it has them; else NULL. */
+static enum tp_code weights_of(const struct estimate *e, const struct tp_unit *unit,
+                               const struct tp_box *box, struct tp_buffer *buffer,
+                               const float **weights, struct tp_err *err)
+{
+    struct tp_importance_ref ref;
+    const struct tp_importance_file *file = e->options->importance;
+    *weights = NULL;
+    enum tp_code code =
+        file ? tp_unit_importance(e->plan, file, unit, box->e, &ref, err) : TP_OK;
+    if (code || !file || ref.entry == TP_NO_IMPORTANCE)
+        return code;
+    code = tp_buffer_reserve(buffer, box->size.k * sizeof(float), err);
+    if (code == TP_OK)
+        code = tp_importance_read(file, ref, unit->form->box.k, box->k, box->size.k, buffer->data,
+                                  err);
+    float square = 1;
+    if (code == TP_OK)
+        code = weigh_outputs(e, unit, box, buffer->data, &square, err);
+    *weights = square < 0 ? NULL : buffer->data;
+    return code;
+}
+
+static enum tp_code one_box(const struct estimate *e, uint32_t u, const struct tp_box *box,
+                            struct own *own, struct tp_box_distances *distances,
+                            struct tp_err *err)
+{
+    const float *weights;
+    enum tp_code code = weights_of(e, &e->plan->units[u], box, &own->weights, &weights, err);
+    return code ? code : tp_box_trial(e->plan, e->source, u, box, weights, &own->buffers,
+                                      distances, err);
+}
+
+static enum tp_code one_unit(void *arg, void *own, uint64_t at, struct tp_err *err)
 {
     const struct estimate *e = arg;
     uint32_t u = unit_at(e, at);
@@ -166,9 +223,9 @@ static enum tp_code one_unit(void *arg, void *buffers, uint64_t at, struct tp_er
     for (uint64_t i = 0; i < sample.wanted && code == TP_OK &&
                          (code = tp_stopped(e->options->stop, err)) == TP_OK; i++) {
         struct tp_box box = sample_box(unit, &sample, i);
-        struct tp_distance distance = {0};
-        code = tp_box_trial(e->plan, e->source, u, &box, buffers, &distance, err);
-        tp_distance_add(distance_at(e, at), &distance, 0);
+        struct tp_box_distances distances = {0};
+        code = one_box(e, u, &box, own, &distances, err);
+        add_distances(e, at, &distances);
     }
     if (e->options->progress)
         e->options->progress(e->options->progress_arg, unit_bytes(unit), unit->name);
@@ -177,16 +234,18 @@ static enum tp_code one_unit(void *arg, void *buffers, uint64_t at, struct tp_er
     return code;
 }
 
-static void close_buffers(void *buffers)
+static void close_own(void *memory)
 {
-    tp_box_buffers_free(buffers);
+    struct own *own = memory;
+    tp_box_buffers_free(&own->buffers);
+    tp_buffer_free(&own->weights);
 }
 
 static enum tp_code run_sample(struct estimate *e, struct tp_err *err)
 {
     const struct tp_each units = {.count = e->count, .threads = e->options->jobs, .one = one_unit,
-                                  .arg = e, .own = sizeof(struct tp_box_buffers),
-                                  .close = close_buffers, .stop = e->options->stop};
+                                  .arg = e, .own = sizeof(struct own), .close = close_own,
+                                  .stop = e->options->stop};
     e->thinned = tp_max_u64(e->options->thinned, 1);
     e->share = share_of_weights(e);
     return tp_each(&units, err);

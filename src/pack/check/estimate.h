@@ -25,6 +25,10 @@
 struct tp_estimate_options {
     bool full;         /* all values: the whole run of a conversion, its bytes thrown away */
     unsigned thinned;  /* TP_ESTIMATE_VALUES and _MIN are so many times smaller; 0 as 1 */
+    const struct tp_importance_file *importance; /* fills the weighted distances of units that it has
+                          numbers of, too: of the columns, times the mean square of the gradients
+                          of outputs where it has such of any weight; or NULL. Of samples of all
+                          units alone */
     uint64_t max;      /* values of a box, with those that only fill its tiles up; 0: any number */
     unsigned jobs;
     atomic_int *stop;  /* as in tp_run_options, or NULL */

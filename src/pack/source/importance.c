@@ -87,11 +87,11 @@ static int64_t entry_of(const struct tp_importance_file *file, const char *name)
     return tp_names_find(&file->names, name, strlen(name));
 }
 
-/* The entry of the largest inputs beside that name, or -1. */
-static int64_t largest_of(const struct tp_importance_file *file, const char *name)
+/* The entry beside that name with this end, or -1. */
+static int64_t beside(const struct tp_importance_file *file, const char *name, const char *end)
 {
-    char text[TP_IMPORTANCE_NAME + 5];
-    snprintf(text, sizeof text, "%s.amax", name);
+    char text[TP_IMPORTANCE_NAME + 16];
+    snprintf(text, sizeof text, "%s%s", name, end);
     return entry_of(file, text);
 }
 
@@ -99,8 +99,9 @@ void tp_importance_claim(struct tp_importance_file *file, const char *weight)
 {
     struct tp_importance_name name;
     for (uint32_t i = 0; tp_importance_name(weight, i, &name); i++) {
-        int64_t entries[] = {entry_of(file, name.text), largest_of(file, name.text)};
-        for (int e = 0; e < 2; e++)
+        int64_t entries[] = {entry_of(file, name.text), beside(file, name.text, ".amax"),
+                             beside(file, name.text, ".gradient")};
+        for (int e = 0; e < 3; e++)
             if (entries[e] >= 0)
                 file->entries[entries[e]].claimed = true;
     }
@@ -184,12 +185,61 @@ static enum tp_code fail_number(const struct tp_importance_file *file,
 {
     const char *what = entry->rank      ? "moments are finite"
                        : entry->largest ? "the largest magnitude of inputs is finite and above 0"
+                       : entry->gradient ? "mean squares are finite and not negative"
                                         : "importance is finite and not negative";
     tp_err_path(err, file->path);
     tp_err_tensor(err, entry->name);
     tp_err_hint(err, "make the file of importance again");
     return tp_fail(err, TP_E_INPUT, "its number %llu is %g: %s", (unsigned long long)at,
                    (double)value, what);
+}
+
+/* The number of that expert of a weight, of the entry with the end that stands beside `name`; *value
+ * is left alone where there is none. */
+static enum tp_code number_of(const struct tp_importance_file *file,
+                              const struct tp_importance_name *name, const char *end,
+                              const char *weight, uint64_t expert, uint64_t experts, float *value,
+                              struct tp_err *err)
+{
+    const int64_t at = beside(file, name->text, end);
+    if (at < 0)
+        return TP_OK;
+    const struct tp_importance_entry *entry = &file->entries[at];
+    const bool stacks = experts == 1 && name->expert >= 0; /* the experts of a layer */
+    const uint64_t row = entry->count == 1 ? 0 : stacks ? (uint64_t)name->expert : expert;
+    if (entry->count != 1 && (stacks ? row >= entry->count : entry->count != experts)) {
+        tp_err_tensor(err, entry->name);
+        tp_err_path(err, file->path);
+        tp_err_hint(err, "make the file of importance with this model");
+        return tp_fail(err, TP_E_INPUT, "it has %llu numbers, which do not fit the experts of "
+                       "%.200s", (unsigned long long)entry->count, weight);
+    }
+    enum tp_code code = tp_os_read(file->fd, value, sizeof *value,
+                                   entry->offset + row * sizeof *value, file->path, err);
+    if (code == TP_OK && !(isfinite(*value) && (entry->gradient ? *value >= 0 : *value > 0)))
+        code = fail_number(file, entry, row, *value, err);
+    return code;
+}
+
+enum tp_code tp_importance_gradient(const struct tp_importance_file *file, const char *weight,
+                                    uint64_t expert, uint64_t experts, float *square,
+                                    struct tp_err *err)
+{
+    struct tp_importance_name name;
+    enum tp_code code = TP_OK;
+    *square = -1;
+    for (uint32_t i = 0; i < 2 && *square < 0 && code == TP_OK; i++) /* both are the weight's own */
+        if (tp_importance_name(weight, i, &name))
+            code = number_of(file, &name, ".gradient", weight, expert, experts, square, err);
+    return code;
+}
+
+bool tp_importance_has_gradients(const struct tp_importance_file *file)
+{
+    bool any = false;
+    for (size_t i = 0; i < file->count; i++)
+        any |= file->entries[i].gradient;
+    return any;
 }
 
 enum tp_code tp_importance_largest(const struct tp_importance_file *file, const char *weight,
@@ -200,24 +250,8 @@ enum tp_code tp_importance_largest(const struct tp_importance_file *file, const 
     enum tp_code code = TP_OK;
     *largest = 0;
     for (uint32_t i = 0; code == TP_OK && tp_importance_name(weight, i, &name); i++) {
-        int64_t at = largest_of(file, name.text);
-        if (at < 0)
-            continue;
-        const struct tp_importance_entry *entry = &file->entries[at];
-        const bool stacks = experts == 1 && name.expert >= 0; /* the experts of a layer */
-        const uint64_t row = entry->count == 1 ? 0 : stacks ? (uint64_t)name.expert : expert;
         float value = 0;
-        if (entry->count != 1 && (stacks ? row >= entry->count : entry->count != experts)) {
-            tp_err_tensor(err, entry->name);
-            tp_err_path(err, file->path);
-            tp_err_hint(err, "make the file of importance with this model");
-            return tp_fail(err, TP_E_INPUT, "it has %llu numbers, which do not fit the experts of "
-                           "%.200s", (unsigned long long)entry->count, weight);
-        }
-        code = tp_os_read(file->fd, &value, sizeof value, entry->offset + row * sizeof value,
-                          file->path, err);
-        if (code == TP_OK && !(isfinite(value) && value > 0))
-            code = fail_number(file, entry, row, value, err);
+        code = number_of(file, &name, ".amax", weight, expert, experts, &value, err);
         *largest = fmaxf(*largest, value);
     }
     return code;

@@ -43,6 +43,13 @@ enum tp_code tp_importance_largest(const struct tp_importance_file *file, const 
                                    uint64_t expert, uint64_t experts, float *largest,
                                    struct tp_err *err);
 
+/* The mean square of the gradients of that expert's outputs, "NAME.gradient", of the weight's own
+ * entry; -1: the file says nothing of it. Errors as above. */
+enum tp_code tp_importance_gradient(const struct tp_importance_file *file, const char *weight,
+                                    uint64_t expert, uint64_t experts, float *square,
+                                    struct tp_err *err);
+bool tp_importance_has_gradients(const struct tp_importance_file *file); /* of some weight */
+
 /* The numbers of that expert of a weight of `experts` experts and K columns. Entries of one
  * row serve all experts. No entry is no error; one of another size is TP_E_INPUT. */
 enum tp_code tp_importance_find(const struct tp_importance_file *file, const char *weight,

@@ -22,6 +22,7 @@ struct tp_importance_entry {
     uint32_t rank;   /* of moments, "NAME.v": numbers for each column; 0: it is importance */
     size_t moments;  /* of importance: 1 + the entry of the moments beside it, or 0 */
     bool largest;    /* "NAME.amax": largest magnitudes of inputs, one or one for each expert */
+    bool gradient;   /* "NAME.gradient": mean squares of gradients of outputs, alike */
 };
 
 struct tp_importance_file {

@@ -23,7 +23,7 @@ static size_t base_of(const char *name, const char *end)
     return size > tail && strcmp(name + size - tail, end) == 0 ? size - tail : 0;
 }
 
-/* The same of "NAME.v" or "NAME.amax", without ".weight". */
+/* The same of "NAME.v", "NAME.amax" or "NAME.gradient", without ".weight". */
 static size_t weight_of(const struct tp_st_tensor *tensor, const char *end)
 {
     size_t size = base_of(tensor->name, end);
@@ -59,17 +59,22 @@ static enum tp_code add_moments(struct tp_importance_file *file, const struct tp
                    tensor->rank, (unsigned long long)rank, TP_FEEDBACK_RANK);
 }
 
-static enum tp_code add_largest(struct tp_importance_file *file, const struct tp_st_header *header,
-                                const struct tp_st_tensor *tensor, struct tp_err *err)
+/* A number, or one for each expert: ".amax" or ".gradient". */
+static enum tp_code add_number(struct tp_importance_file *file, const struct tp_st_header *header,
+                               const struct tp_st_tensor *tensor, const char *end,
+                               struct tp_err *err)
 {
+    const bool largest = strcmp(end, ".amax") == 0;
     const struct tp_importance_entry entry = {
-        .offset = header->data_start + tensor->begin, .largest = true,
+        .offset = header->data_start + tensor->begin, .largest = largest, .gradient = !largest,
         .count = (tensor->end - tensor->begin) / sizeof(float)};
     if (tensor->dtype == TP_F32 && tensor->rank <= 1)
-        return add_beside(file, tensor, ".amax", &entry, err);
+        return add_beside(file, tensor, end, &entry, err);
     tp_err_tensor(err, tensor->name);
-    return tp_fail(err, TP_E_INPUT, "it is %s of %u dimensions: the largest magnitude of inputs is "
-                   "F32, [], [1] or [E]", tp_dtype_name(tensor->dtype), tensor->rank);
+    return tp_fail(err, TP_E_INPUT, "it is %s of %u dimensions: the %s F32, [], [1] or [E]",
+                   tp_dtype_name(tensor->dtype), tensor->rank,
+                   largest ? "largest magnitude of inputs is"
+                           : "mean square of the gradients of outputs is");
 }
 
 /* Moments belong to the importance whose name they have. */
@@ -96,7 +101,9 @@ static enum tp_code add_tensor(struct tp_importance_file *file, const struct tp_
     if (tensor->rank >= 2 && weight_of(tensor, ".v"))
         return add_moments(file, header, tensor, err);
     if (weight_of(tensor, ".amax"))
-        return add_largest(file, header, tensor, err);
+        return add_number(file, header, tensor, ".amax", err);
+    if (weight_of(tensor, ".gradient"))
+        return add_number(file, header, tensor, ".gradient", err);
     struct tp_importance_entry entry = {.offset = header->data_start + tensor->begin,
                                         .count = (tensor->end - tensor->begin) / sizeof(float),
                                         .divisor = 1};

@@ -15,13 +15,13 @@ import zoo
 
 # Normal values with rows of different sizes; a wrong scale or a swapped nibble is far beyond.
 WORST = {"w4a8-ct": 0.125, "fp8-deepseek": 0.03, "fp8-ct": 0.03, "mxfp8-ct": 0.03,
-         "mxfp4-ct": 0.13, "nvfp4-ct": 0.105}
+         "mxfp4-ct": 0.13, "nvfp4-ct": 0.105, "recipe": 0.13}
 # Of logits; lowest where a router chooses other experts. What is decoded wrong is near 0.
 NEAR = {"w4a8-ct": 0.85, "fp8-deepseek": 0.97, "fp8-ct": 0.97, "mxfp8-ct": 0.97, "mxfp4-ct": 0.85,
-        "nvfp4-ct": 0.85}
+        "nvfp4-ct": 0.85, "recipe": 0.85}
 # The same weights, decoded by another program; three of them quantize activations, too.
 SAME = {"w4a8-ct": 0.98, "fp8-deepseek": 0.98, "fp8-ct": 0.98, "mxfp8-ct": 0.98,
-        "mxfp4-ct": 0.9999, "nvfp4-ct": 0.9999}
+        "mxfp4-ct": 0.9999, "nvfp4-ct": 0.9999, "recipe": 0.98}
 
 
 def jobs(work):
@@ -71,7 +71,7 @@ def judge(reader, work):
         good = wrong is None if known is None else wrong is not None and known in wrong
         print(f"{'ok' if good else 'not ok'} {reader}: {name} {fmt}"
               + (f": refuses: {known}" if known else "") + ("" if good else f": {wrong}"))
-        if wrong is None and fmt != "source":
+        if wrong is None and fmt not in ("source", "recipe"):
             loads[name].add(fmt)
     return loads
 

@@ -279,6 +279,26 @@ static enum tp_code judge_engine(const struct tp_plan *plan, const struct tp_wis
     return code;
 }
 
+enum tp_code tp_plan_refused(const struct tp_plan *plan, const struct tp_wish *wish,
+                             bool *refused, struct tp_text *why, struct tp_err *err)
+{
+    struct tp_reader reader = {.engine = wish->engine};
+    struct judge j = {plan, wish, &reader, wish->sm ? UINT32_C(1) << TP_SM_OTHER : UINT32_MAX,
+                      .err = err};
+    enum tp_code code = tp_engines_check(err);
+    for (size_t u = 0; u < plan->unit_count && code == TP_OK; u++) {
+        reader.gpus = j.asked;
+        code = judge_unit(&j, &plan->units[u]);
+        refused[u] = !reader.gpus;
+        if (refused[u] && !why->size && code == TP_OK)
+            code = tp_text_addf(why, err, "'%s'%s", reader.name.data, reader.why.data);
+        tp_text_free(&reader.name);
+        tp_text_free(&reader.why);
+    }
+    free(j.rule);
+    return code;
+}
+
 /* ---- all of them --------------------------------------------------------------------- */
 
 /* Whether a weight of a model that is not known has a name of those that are, and their sizes: what

@@ -39,6 +39,12 @@ enum tp_code tp_plan_served(const struct tp_plan *plan, const struct tp_wish *wi
                             struct tp_served *served, struct tp_err *err);
 void tp_served_close(struct tp_served *served); /* legal on {0} and twice */
 
+/* Of each unit of the plan by itself whether the wish's engine, which is named, does not read it:
+ * into refused[], of plan->unit_count; and why it does not read the first of these, one sentence
+ * without its full stop, into the empty text. */
+enum tp_code tp_plan_refused(const struct tp_plan *plan, const struct tp_wish *wish,
+                             bool *refused, struct tp_text *why, struct tp_err *err);
+
 /* The server that does not read it, or the wished engine if it does not, whose reason is the
  * verdict; NULL where there is a server, or no such, or the reason is one of the model. */
 const struct tp_reader *tp_served_refusal(const struct tp_served *served,

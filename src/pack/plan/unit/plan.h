@@ -194,6 +194,18 @@ enum tp_code tp_unit_of_weight(struct tp_plan *plan, struct tp_unit *unit, enum 
                                uint32_t w, struct tp_err *err);
 void tp_plan_close(struct tp_plan *plan); /* legal on {0} and twice */
 
+/* Where the file has the numbers of that expert of a unit, as of the tensor that its first rows come
+ * from; nowhere is no error. */
+enum tp_code tp_unit_importance(const struct tp_plan *plan, const struct tp_importance_file *file,
+                                const struct tp_unit *unit, uint64_t expert,
+                                struct tp_importance_ref *ref, struct tp_err *err);
+
+/* The mean over its rows of the mean squares of the gradients of that expert's outputs; -1: the file
+ * does not have all of them. */
+enum tp_code tp_unit_gradient(const struct tp_plan *plan, const struct tp_importance_file *file,
+                              const struct tp_unit *unit, uint64_t expert, float *square,
+                              struct tp_err *err);
+
 enum tp_loss tp_unit_loss(const struct tp_plan *plan, const struct tp_unit *unit);
 void tp_unit_close(struct tp_unit *unit); /* its memory, but the plan's; legal on {0} */
 

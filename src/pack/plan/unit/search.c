@@ -45,6 +45,48 @@ enum tp_code tp_plan_check_importance(struct tp_builder *b)
     return tp_importance_all_claimed(b->request->importance, b->err);
 }
 
+enum tp_code tp_unit_importance(const struct tp_plan *plan, const struct tp_importance_file *file,
+                                const struct tp_unit *unit, uint64_t expert,
+                                struct tp_importance_ref *ref, struct tp_err *err)
+{
+    const struct tp_view view = tp_unit_view(unit, expert, 0);
+    const struct tp_weight *weight = &plan->weights->items[view.weight];
+    const bool alone = weight->origins && weight->origin[0].rank == 2;
+    char *name = name_of(weight, view.expert, view.row, err);
+    if (!name)
+        return TP_E_MEMORY;
+    enum tp_code code = tp_importance_find(file, name, view.expert,
+                                           alone ? 1 : weight->form->box.e, unit->form->box.k,
+                                           ref, err);
+    free(name);
+    return code;
+}
+
+enum tp_code tp_unit_gradient(const struct tp_plan *plan, const struct tp_importance_file *file,
+                              const struct tp_unit *unit, uint64_t expert, float *square,
+                              struct tp_err *err)
+{
+    double sum = 0, rows = 0;
+    enum tp_code code = TP_OK;
+    *square = 0;
+    for (uint32_t v = 0; v < unit->form->views_per_expert && *square >= 0 && code == TP_OK; v++) {
+        const struct tp_view view = tp_unit_view(unit, expert, v);
+        const struct tp_weight *weight = &plan->weights->items[view.weight];
+        const bool alone = weight->origins && weight->origin[0].rank == 2;
+        char *name = name_of(weight, view.expert, view.row, err);
+        if (!name)
+            return TP_E_MEMORY;
+        code = tp_importance_gradient(file, name, view.expert, alone ? 1 : weight->form->box.e,
+                                      square, err);
+        free(name);
+        sum += *square * (double)unit->form->view_rows[v];
+        rows += (double)unit->form->view_rows[v];
+    }
+    if (*square >= 0 && rows > 0)
+        *square = (float)(sum / rows);
+    return code;
+}
+
 /* Finds the numbers of every expert; *found says whether one has any. */
 static enum tp_code find_all(struct tp_builder *b, struct tp_unit *unit, bool *found)
 {
@@ -52,24 +94,19 @@ static enum tp_code find_all(struct tp_builder *b, struct tp_unit *unit, bool *f
     enum tp_code code = unit->importance ? TP_OK : TP_E_MEMORY;
     *found = false;
     for (uint64_t e = 0; e < unit->form->box.e && code == TP_OK; e++) {
-        struct tp_view view = tp_unit_view(unit, e, 0);
-        const struct tp_weight *weight = tp_weight_at(b, view.weight);
-        char *name = name_of(weight, view.expert, view.row, b->err);
-        bool alone = weight->origins && weight->origin[0].rank == 2;
-        if (!name)
-            return TP_E_MEMORY;
-        code = tp_importance_find(b->request->importance, name, view.expert,
-                                  alone ? 1 : weight->form->box.e, unit->form->box.k,
-                                  &unit->importance[e], b->err);
+        code = tp_unit_importance(b->plan, b->request->importance, unit, e, &unit->importance[e],
+                                  b->err);
         *found |= unit->importance[e].entry != TP_NO_IMPORTANCE;
         if (code == TP_OK && unit->importance[e].rank != unit->importance[0].rank) {
-            tp_err_tensor(b->err, name);
+            const struct tp_view view = tp_unit_view(unit, e, 0);
+            char *name = name_of(tp_weight_at(b, view.weight), view.expert, view.row, b->err);
+            tp_err_tensor(b->err, name ? name : "");
+            free(name);
             tp_err_hint(b->err, "give all experts moments of one rank, or the layer");
             tp_err_path(b->err, tp_importance_path(b->request->importance));
             code = tp_fail(b->err, TP_E_INPUT, "it has moments of rank %u, and expert 0 of rank "
                            "%u", unit->importance[e].rank, unit->importance[0].rank);
         }
-        free(name);
     }
     return code;
 }
