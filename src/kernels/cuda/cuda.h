@@ -140,7 +140,7 @@ enum tp_code tp_cuda_copier_record(struct tp_cuda_copier *copier, unsigned worke
 enum tp_code tp_cuda_copier_finish(struct tp_cuda_copier *copier, unsigned worker,
                                    struct tp_err *err);
 
-/* Waits for all copies. Nothing is called but fits(), again() and close() until it is used again. */
+/* Waits for all copies. Until again() nothing else is called but fits() and close(). */
 void tp_cuda_copier_rest(struct tp_cuda_copier *copier);
 /* Whether it would do instead of one that is opened so. */
 bool tp_cuda_copier_fits(const struct tp_cuda_copier *copier, int device, unsigned workers,

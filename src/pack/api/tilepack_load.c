@@ -52,7 +52,8 @@ int tilepack_load(const tilepack_checkpoint *checkpoint, const tilepack_part par
                   uint64_t ring, char *message, size_t size)
 {
     struct tp_err err = {0};
-    struct tp_load_target target = device == -1 ? tp_load_host() : tp_load_cuda(device, stream, rest_of(checkpoint));
+    struct tp_load_target target =
+        device == -1 ? tp_load_host() : tp_load_cuda(device, stream, rest_of(checkpoint));
     struct tp_load_options options = {.target = &target,
                                       .threads = threads_of(threads),
                                       .verify = verify != 0};
