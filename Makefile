@@ -257,6 +257,13 @@ test-vllm:
 	BUILD=$(BUILD) PYTHON="$$(sh scripts/venv.sh $(BUILD))" TILEPACK=$(BUILD)/tilepack \
 	    sh -c "sh tests/other/vllm.sh && sh tests/other/vllm_loading.sh"
 
+# vLLM on a real GPU, packed beside stock: packs pieces for a machine without network, and runs them where
+# a GPU is. SERVE="GROUP ..." are only these of tests/gpu/serve/plan.py. Not a part of `test`.
+test-serve:
+	$(MAKE) -j$(JOBS) $(BUILD)/tilepack library
+	BUILD=$(BUILD) TILEPACK=$(BUILD)/tilepack VLLM_PYTHON="$(VLLM_PYTHON)" \
+	    sh tests/gpu/serve/serve.sh $(SERVE)
+
 # Small models of every family in transformers, with compressed-tensors, and in vLLM where there is
 # one: 6 GB for the first, or MODELS_PYTHON. MODELS="NAME ..." are only these, MODELS=--writers is
 # what other programs write. Not a part of `test`.
@@ -365,4 +372,4 @@ clean:
 
 -include $(LIB_OBJ:.o=.d) $(BENCH_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(UNIT:=.d) $(FAULT_OBJ:.o=.d) \
     $(REPLAY_OBJ:.o=.d)
-.PHONY: FORCE all unit check say-missing demo demo-all test test-packaging test-gpu gpu-tests dist wheel static reproducible bench quality test-slurm test-arm asan tsan fuzz fuzz-build lint deps install install-program deb uninstall wheel-arm release test-vllm test-models clean
+.PHONY: FORCE all unit check say-missing demo demo-all test test-packaging test-gpu gpu-tests dist wheel static reproducible bench quality test-slurm test-arm asan tsan fuzz fuzz-build lint deps install install-program deb uninstall wheel-arm release test-vllm test-serve test-models clean

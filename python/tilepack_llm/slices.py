@@ -12,7 +12,8 @@ import ctypes
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Any
 
 from ._formats import format_facts
 from ._native import Described, call
@@ -80,9 +81,13 @@ class Packed:
     def outputs(self) -> dict[str, Output]:
         """By suffix. UnsupportedError when the format cannot hold a weight of this size."""
         words = ",".join(f"{key}={value}" for key, value in self.parameters.items())
-        described = Described.new(self.format, words or None, self.box, self.part, self.bias)
-        made = (self._output(described, i) for i in range(described.tensors))
-        return {output.suffix: output for output in made}
+        per = tuple(self.per.items())
+        key = (self.format, words, self.box, self.part, self.bias, self.stacked, per)
+        if key not in _made:  # the layers of a model are alike
+            described = Described.new(self.format, words or None, self.box, self.part, self.bias)
+            made = [self._output(described, i) for i in range(described.tensors)]
+            _made[key] = {output.suffix: output for output in made}
+        return dict(_made[key])
 
     @cached_property
     def inputs(self) -> dict[str, Output]:
@@ -112,11 +117,21 @@ class Packed:
         return Output(suffix, described.dtype(i), shape, tiles or None, words, fill)
 
 
+_made: dict[tuple[Any, ...], dict[str, Output]] = {}  # by all that outputs follow from
+
+
 def _words(described: Described, i: int) -> tuple[int, ...]:
     kind = {"I32": ctypes.c_int32, "I64": ctypes.c_int64}[described.dtype(i)]
     values = (kind * (described.bytes(i) // ctypes.sizeof(kind)))()
     call("weight_constant", described.handle, i, ctypes.addressof(values))
     return tuple(values)
+
+
+@lru_cache(maxsize=4096)
+def cut_of(tiles: Grid, box: Box, rows: Span, columns: Span, experts: Span) -> Cut:
+    """The box of a tensor that holds the tiles of a region, of some experts."""
+    _, n, k = region(tiles, box, rows, columns)
+    return cut(tiles, (slice(*experts), n, k))
 
 
 def region(tiles: Grid, box: Box, rows: Span, columns: Span) -> tuple[slice, slice, slice]:

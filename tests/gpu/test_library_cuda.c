@@ -198,7 +198,7 @@ static void take(tilepack_part *part, const tilepack_checkpoint *c, const char *
     tilepack_tensor_shape(c, part->tensor, part->end);
 }
 
-/* Everything, with any ring; then a slice of columns; then a device that there is not. */
+/* Everything, with any ring, and with each once more; then a slice of columns; then a device that there is not. */
 static void test_load(void)
 {
     static uint8_t data[FILE_BYTES], columns[ROWS * 100];
@@ -216,7 +216,8 @@ static void test_load(void)
         sprintf(name, "s%03d", i);
         take(&parts[i], c, name, device + ROWS * COLUMNS + 10 * i);
     }
-    for (unsigned threads = 0; threads < 9; threads += 4) {
+    for (unsigned i = 0; i < 6; i++) {
+        const unsigned threads = i / 2 * 4;
         need(cudaMemsetAsync(device, 0xA5, FILE_BYTES, stream), "cudaMemset");
         int status = tilepack_load(c, parts, FEW + 1, 0, stream, 0, threads, threads * 5000000,
                                    message, sizeof message);

@@ -248,8 +248,9 @@ static enum tp_code late_finish(void *ring, unsigned worker, struct tp_err *err)
     return finish_code ? tp_fail(err, finish_code, "no end") : TP_OK;
 }
 
-static void late_close(void *ring)
+static void late_close(const struct tp_load_target *target, void *ring)
 {
+    (void)target;
     struct late *l = ring;
     free(l->memory);
     free(l->workers);
@@ -748,7 +749,7 @@ static void test_no_threads(void **arg)
 static void test_no_device(void **arg)
 {
     static struct parts p;
-    struct tp_load_target cuda = tp_load_cuda(0, NULL);
+    struct tp_load_target cuda = tp_load_cuda(0, NULL, NULL);
     struct tp_err err;
     (void)arg;
     setenv("TILEPACK_DISABLE", "cuda", 1);

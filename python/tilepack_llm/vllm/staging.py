@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from vllm.logger import init_logger
@@ -96,7 +97,7 @@ class _Job:
     cut: Cut
     target: torch.Tensor
 
-    @property
+    @cached_property
     def direct(self) -> bool:
         return self.cut.lies_as(self.target.stride())
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..slices import Cut, Output, Packed, Span, cut, region
+from ..slices import Cut, Output, Packed, Span, cut_of, region
 from ..tensor import torch_dtype
 from ..tiles import Grid
 from .staging import PIECE, account, source_of, staging
@@ -88,8 +88,7 @@ class Place:
         """The box of the stored tensor that holds these tiles of some experts."""
         grid = self.output.grid
         assert grid is not None
-        _, n, k = region(grid, self.box, self.rows, self.columns)
-        return cut(grid, (slice(*experts), n, k))
+        return cut_of(grid, self.box, self.rows, self.columns, experts)
 
 
 def copy_tiles(

@@ -115,9 +115,9 @@ enum tp_code tp_cuda_leave(int before, struct tp_err *err);
 struct tp_cuda_copier;
 
 /* Copies begin after what is queued now on `after`, a cudaStream_t of the device (NULL: the
- * default one). The device is the thread's current one until the copier is closed, by the same
- * thread. TP_E_MEMORY when memory that can be pinned is short, or the device failed; *copier is
- * NULL then. */
+ * default one). The device is the thread's current one until the copier rests or is closed, by the
+ * same thread. TP_E_MEMORY when memory that can be pinned is short, or the device failed; *copier
+ * is NULL then. */
 enum tp_code tp_cuda_copier_open(int device, void *after, unsigned workers, unsigned slots,
                                  uint64_t slot_bytes, struct tp_cuda_copier **copier,
                                  struct tp_err *err);
@@ -139,6 +139,14 @@ enum tp_code tp_cuda_copier_record(struct tp_cuda_copier *copier, unsigned worke
 /* Returns when everything that the worker began has ended. */
 enum tp_code tp_cuda_copier_finish(struct tp_cuda_copier *copier, unsigned worker,
                                    struct tp_err *err);
+
+/* Waits for all copies. Until again() nothing else is called but fits() and close(). */
+void tp_cuda_copier_rest(struct tp_cuda_copier *copier);
+/* Whether it would do instead of one that is opened so. */
+bool tp_cuda_copier_fits(const struct tp_cuda_copier *copier, int device, unsigned workers,
+                         unsigned slots, uint64_t slot_bytes);
+/* After a rest, as after opening. */
+enum tp_code tp_cuda_copier_again(struct tp_cuda_copier *copier, void *after, struct tp_err *err);
 
 /* Waits for all copies. NULL is legal. */
 void tp_cuda_copier_close(struct tp_cuda_copier *copier);

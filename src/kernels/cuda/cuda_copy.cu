@@ -5,8 +5,9 @@
  * the longer the more pages there are. Most of pinning is to get the pages, which the system
  * clears; the driver does that one by one, and nothing is copied meanwhile. So each worker touches
  * the pages of a slot when it first takes it, all workers side by side, and pins it then: the first
- * copies begin when the first slots are there. Invariant: a copier that could not be opened
- * whole leaves nothing behind.
+ * copies begin when the first slots are there. A copier that rests keeps its slots pinned, so that
+ * the next load has none of this. Invariant: a copier that could not be opened whole leaves nothing
+ * behind.
  */
 #include "kernels/cuda/cuda_fail.cuh"
 
@@ -36,16 +37,24 @@ static enum tp_code check(cudaError_t error, const char *what, struct tp_err *er
     return error == cudaSuccess ? TP_OK : tp_cuda_fail(err, error, what);
 }
 
-/* Its stream waits for what is queued on `after`: the memory may still be in use there. */
-static cudaError_t open_worker(struct tp_cuda_copier *c, unsigned i, cudaStream_t after)
+static cudaError_t open_worker(struct tp_cuda_copier *c, unsigned i)
 {
     cudaError_t error = cudaStreamCreateWithFlags(&c->worker[i].stream, cudaStreamNonBlocking);
     for (unsigned s = 0; s < c->slots && error == cudaSuccess; s++)
         error = cudaEventCreateWithFlags(&c->worker[i].done[s], cudaEventDisableTiming);
-    if (error == cudaSuccess)
+    return error;
+}
+
+/* All streams wait for what is queued on `after`: the memory may still be in use there. */
+static cudaError_t wait_for(struct tp_cuda_copier *c, cudaStream_t after)
+{
+    cudaError_t error = cudaSuccess;
+    for (unsigned i = 0; i < c->workers && error == cudaSuccess; i++) {
         error = cudaEventRecord(c->worker[i].done[0], after);
-    return error == cudaSuccess ? cudaStreamWaitEvent(c->worker[i].stream, c->worker[i].done[0], 0)
-                                : error;
+        if (error == cudaSuccess)
+            error = cudaStreamWaitEvent(c->worker[i].stream, c->worker[i].done[0], 0);
+    }
+    return error;
 }
 
 static cudaError_t open_memory(struct tp_cuda_copier *c)
@@ -73,13 +82,27 @@ static cudaError_t pin_slot(struct tp_cuda_copier *c, unsigned worker, unsigned 
     return error;
 }
 
-static cudaError_t set_up(struct tp_cuda_copier *c, cudaStream_t after)
+static cudaError_t enter(struct tp_cuda_copier *c)
 {
     cudaError_t error = cudaGetDevice(&c->before);
-    if (error == cudaSuccess)
-        error = cudaSetDevice(c->device);
+    return error == cudaSuccess ? cudaSetDevice(c->device) : error;
+}
+
+static void leave(struct tp_cuda_copier *c)
+{
+    if (c->before >= 0)
+        cudaSetDevice(c->before);
+    c->before = -1;
+    cudaGetLastError();
+}
+
+static cudaError_t set_up(struct tp_cuda_copier *c, cudaStream_t after)
+{
+    cudaError_t error = enter(c);
     for (unsigned i = 0; i < c->workers && error == cudaSuccess; i++)
-        error = open_worker(c, i, after);
+        error = open_worker(c, i);
+    if (error == cudaSuccess)
+        error = wait_for(c, after);
     return error == cudaSuccess ? open_memory(c) : error;
 }
 
@@ -95,19 +118,44 @@ static void close_worker(struct tp_cuda_copier *c, unsigned i)
         cudaStreamDestroy(c->worker[i].stream);
 }
 
+static void wait_for_all(struct tp_cuda_copier *c)
+{
+    for (unsigned i = 0; i < c->workers; i++)
+        if (c->worker[i].stream != NULL)
+            cudaStreamSynchronize(c->worker[i].stream);
+}
+
+extern "C" void tp_cuda_copier_rest(struct tp_cuda_copier *c)
+{
+    wait_for_all(c);
+    leave(c);
+}
+
+extern "C" bool tp_cuda_copier_fits(const struct tp_cuda_copier *c, int device, unsigned workers,
+                                    unsigned slots, uint64_t slot_bytes)
+{
+    return c->device == device && c->workers >= workers && c->slots == slots &&
+           c->slot_bytes == slot_bytes;
+}
+
+extern "C" enum tp_code tp_cuda_copier_again(struct tp_cuda_copier *c, void *after,
+                                             struct tp_err *err)
+{
+    cudaError_t error = enter(c);
+    if (error == cudaSuccess)
+        error = wait_for(c, (cudaStream_t)after);
+    return check(error, "cannot set up copies to the GPU", err);
+}
+
 extern "C" void tp_cuda_copier_close(struct tp_cuda_copier *c)
 {
     if (c == NULL)
         return;
-    for (unsigned i = 0; i < c->workers; i++)
-        if (c->worker[i].stream != NULL)
-            cudaStreamSynchronize(c->worker[i].stream);
+    wait_for_all(c);
     for (unsigned i = 0; i < c->workers; i++)
         close_worker(c, i);
     free(c->memory);
-    if (c->before >= 0)
-        cudaSetDevice(c->before);
-    cudaGetLastError();
+    leave(c);
     free(c);
 }
 

@@ -88,6 +88,19 @@ enum tp_code tp_cuda_copier_finish(struct tp_cuda_copier *copier, unsigned worke
     return none(err);
 }
 
+void tp_cuda_copier_rest(struct tp_cuda_copier *copier) {}
+
+bool tp_cuda_copier_fits(const struct tp_cuda_copier *copier, int device, unsigned workers,
+                         unsigned slots, uint64_t slot_bytes)
+{
+    return false;
+}
+
+enum tp_code tp_cuda_copier_again(struct tp_cuda_copier *copier, void *after, struct tp_err *err)
+{
+    return none(err);
+}
+
 void tp_cuda_copier_close(struct tp_cuda_copier *copier) {}
 
 #endif

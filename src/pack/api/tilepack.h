@@ -321,11 +321,12 @@ typedef struct tilepack_part {
  *            what is queued there now has ended. The call itself waits for all copies.
  *   verify   not 0: every file that holds a part is read whole, once, and hashed on the way;
  *            with its own hash in the header, as tilepack writes files, or TILEPACK_E_UNSUPPORTED
- *   threads  that read; 0: one for each processor, at most 14
+ *   threads  that read; 0: one for each processor that the process may use, at most 14
  *   ring     most bytes of the ring; 2 MiB for each thread at least, or fewer threads. 0: 6 MiB for
  *            each thread
  *
- * Parts may lie anywhere in the checkpoint; their memory must not overlap. After a failure
+ * The pinned ring is kept for the next call, until the checkpoint is closed. Parts may lie anywhere
+ * in the checkpoint; their memory must not overlap. After a failure
  * nothing is written any more, and the contents of all `to` are undefined: TILEPACK_E_USAGE for
  * a box that is not inside of its tensor or a shape of other bytes, TILEPACK_E_INPUT for a file that was truncated or
  * changed since it was opened, TILEPACK_E_DIFFERENT for a wrong hash, TILEPACK_E_UNSUPPORTED for

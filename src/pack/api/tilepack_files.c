@@ -116,6 +116,7 @@ void tilepack_close(tilepack_checkpoint *c)
 {
     if (!c)
         return;
+    tp_load_cuda_end(&c->ring);
     tp_weights_close(&c->weights);
     tp_checkpoint_close(&c->ckpt);
     pthread_mutex_destroy(&c->lock);

@@ -3,6 +3,7 @@
 #define TP_PACK_TILEPACK_HANDLES_H
 
 #include "pack/api/tilepack.h"
+#include "pack/load/load_target.h"
 #include "pack/source/weights.h"
 
 #include <pthread.h>
@@ -31,6 +32,7 @@ struct tilepack_checkpoint {
     size_t *packed; /* indices of packed weights */
     size_t packed_count;
     pthread_mutex_t lock; /* of weights.items: tp_weight_complete() completes one */
+    struct tp_load_rest ring; /* of loads to a device */
 };
 
 /* Describes a weight; *weight is NULL on failure. `dtypes`: those of its tensors, or NULL

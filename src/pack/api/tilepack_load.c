@@ -5,19 +5,27 @@
 #include "pack/load/load.h"
 #include "pack/os/os.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { MAX_THREADS = 14 };
 #define RING_OF_THREAD (3 * TP_LOAD_MIN)
 
 static unsigned threads_of(unsigned asked)
 {
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_set_t set; /* of the processors that this process may use */
     if (asked > 0)
         return asked;
-    return processors > 0 ? (unsigned)tp_min_u64((uint64_t)processors, MAX_THREADS) : 1;
+    if (sched_getaffinity(0, sizeof set, &set))
+        return 1;
+    return (unsigned)tp_min_u64((uint64_t)CPU_COUNT(&set), MAX_THREADS);
+}
+
+/* The ring is the one thing that loading changes of a handle. */
+static struct tp_load_rest *rest_of(const tilepack_checkpoint *c)
+{
+    return &((tilepack_checkpoint *)c)->ring;
 }
 
 static enum tp_code load(const tilepack_checkpoint *c, const tilepack_part parts[], size_t count,
@@ -44,7 +52,8 @@ int tilepack_load(const tilepack_checkpoint *checkpoint, const tilepack_part par
                   uint64_t ring, char *message, size_t size)
 {
     struct tp_err err = {0};
-    struct tp_load_target target = device == -1 ? tp_load_host() : tp_load_cuda(device, stream);
+    struct tp_load_target target =
+        device == -1 ? tp_load_host() : tp_load_cuda(device, stream, rest_of(checkpoint));
     struct tp_load_options options = {.target = &target,
                                       .threads = threads_of(threads),
                                       .verify = verify != 0};

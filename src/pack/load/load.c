@@ -318,7 +318,7 @@ static enum tp_code work_together(struct load *l, struct tp_err *err)
     for (unsigned i = 0; i < started; i++)
         pthread_join(others[i], NULL);
     pthread_mutex_destroy(&l->lock);
-    l->target->close(l->ring);
+    l->target->close(l->target, l->ring);
     if (l->err.code)
         *err = l->err;
     return err->code;

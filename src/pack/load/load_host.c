@@ -13,11 +13,16 @@ struct ring {
     struct tp_load_size size;
 };
 
-static void close_ring(void *ring)
+static void free_ring(struct ring *r)
 {
-    struct ring *r = ring;
     free(r->memory);
     free(r);
+}
+
+static void close_ring(const struct tp_load_target *target, void *ring)
+{
+    (void)target;
+    free_ring(ring);
 }
 
 static enum tp_code open_ring(const struct tp_load_target *target, struct tp_load_size size,
@@ -31,7 +36,7 @@ static enum tp_code open_ring(const struct tp_load_target *target, struct tp_loa
         return TP_E_MEMORY;
     r->size = size;
     if (!(r->memory = tp_os.aligned_alloc(ALIGN, bytes))) {
-        close_ring(r);
+        free_ring(r);
         return tp_fail(err, TP_E_MEMORY, "out of memory for a ring of %llu bytes",
                        (unsigned long long)bytes);
     }

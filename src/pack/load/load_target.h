@@ -9,11 +9,17 @@
 
 #include "base/error.h"
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 struct tp_load_size {
     unsigned workers, slots; /* slots of each worker */
     uint64_t bytes;          /* of each slot */
+};
+
+/* Where a ring lies between loads; zeroed there is none. */
+struct tp_load_rest {
+    _Atomic(void *) ring;
 };
 
 struct tp_load_target {
@@ -33,16 +39,20 @@ struct tp_load_target {
     /* Returns when everything that the worker began has ended. */
     enum tp_code (*finish)(void *ring, unsigned worker, struct tp_err *err);
     /* Waits for all copies; by the thread that opened it. */
-    void (*close)(void *ring);
+    void (*close)(const struct tp_load_target *target, void *ring);
     int device;   /* of CUDA's targets */
     void *stream; /* copies begin after what is queued on it */
+    struct tp_load_rest *rest; /* NULL: a ring is not kept */
 };
 
 /* Memory of this process. */
 struct tp_load_target tp_load_host(void);
 /* Memory of a CUDA device, as the runtime numbers them; `stream` is a cudaStream_t of it, NULL
- * the default one. Opening is TP_E_MEMORY where there is no device, TP_E_USAGE where
+ * the default one. With `rest` the ring stays there when it is closed, and the next load takes it
+ * over, until tp_load_cuda_end(). Opening is TP_E_MEMORY where there is no device, TP_E_USAGE where
  * there is none of that number. */
-struct tp_load_target tp_load_cuda(int device, void *stream);
+struct tp_load_target tp_load_cuda(int device, void *stream, struct tp_load_rest *rest);
+/* Gives back the ring that rests. */
+void tp_load_cuda_end(struct tp_load_rest *rest);
 
 #endif
