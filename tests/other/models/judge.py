@@ -1,6 +1,7 @@
 """What models.sh starts its readers with, and whether they found what has to be found.
 
-    judge.py jobs WORK                 a line of JSON for each model that was made, to stdout
+    judge.py jobs WORK [everywhere]    a line of JSON for each model that was made (of zoo.EVERYWHERE,
+                                       if there is one), to stdout
     judge.py READER WORK [MODELS]      prints `ok` or `not ok` for each line of WORK/READER
 
 MODELS: the file engines/vllm.json, whose `ran` must name just what vLLM loads of each family; given
@@ -14,25 +15,27 @@ import sys
 import zoo
 
 # Normal values with rows of different sizes; a wrong scale or a swapped nibble is far beyond.
-WORST = {"w4a8-ct": 0.125, "fp8-deepseek": 0.03, "fp8-ct": 0.03, "mxfp8-ct": 0.03,
-         "mxfp4-ct": 0.13, "nvfp4-ct": 0.105}
+WORST = {"w4a16-ct": 0.125, "w8a16-ct": 0.01, "gptq": 0.125, "awq": 0.125, "w4a8-ct": 0.125,
+         "int8-ct": 0.01, "fp8-dynamic-ct": 0.03, "fp8-tensor-ct": 0.03, "fp8-deepseek": 0.03,
+         "fp8-ct": 0.03, "mxfp8-ct": 0.03, "mxfp4-ct": 0.13, "nvfp4-ct": 0.105}
 # Of logits; lowest where a router chooses other experts. What is decoded wrong is near 0.
-NEAR = {"w4a8-ct": 0.85, "fp8-deepseek": 0.97, "fp8-ct": 0.97, "mxfp8-ct": 0.97, "mxfp4-ct": 0.85,
-        "nvfp4-ct": 0.85}
-# The same weights, decoded by another program; three of them quantize activations, too.
-SAME = {"w4a8-ct": 0.98, "fp8-deepseek": 0.98, "fp8-ct": 0.98, "mxfp8-ct": 0.98,
-        "mxfp4-ct": 0.9999, "nvfp4-ct": 0.9999}
+NEAR = {fmt: 0.97 if error < 0.1 else 0.85 for fmt, error in WORST.items()}
+# The same weights, decoded by another program, which quantizes activations of some, too.
+SAME = {fmt: 0.9999 for fmt in ("w4a16-ct", "w8a16-ct", "mxfp4-ct", "nvfp4-ct")}
+SAME.update({fmt: 0.98 for fmt in WORST if fmt not in SAME})
 
 
-def jobs(work):
-    """First a model with experts: vLLM makes the groups of ranks for them with the first one."""
-    names = sorted(os.listdir(os.path.join(work, "zoo")), key=lambda n: (n != "mixtral", n))
+def jobs(work, names):
     for name in names:
         job = {"name": name, "source": os.path.join(work, "zoo", name)}
         for key, folder in (("outputs", "out"), ("unpacked", "back")):
             at = os.path.join(work, folder, name)
             job[key] = {fmt: os.path.join(at, fmt) for fmt in WORST
                         if os.path.exists(os.path.join(at, fmt, "config.json"))}
+        job["plugged"] = {fmt: [os.path.join(work, "out", name, at) for at in (
+                              f"{of}-for-{fmt}" if told else of, fmt)]
+                          for fmt, (of, _, told, _) in zoo.PLUGGED.items()
+                          if os.path.exists(os.path.join(work, "out", name, fmt, "config.json"))}
         print(json.dumps(job))
 
 
@@ -60,18 +63,28 @@ def wrong_of_transformers(found):
     return None
 
 
+def announced(reader, work):
+    """{(name, format): why}: what tilepack says that vLLM does not load on SM90."""
+    if reader != "vllm":
+        return {}
+    return {(said["name"], said["format"]): said["why"] for said in lines(work, "said")
+            if said["why"] is not None}
+
+
 def judge(reader, work):
     """{name: formats that it loads}."""
-    wrong_of = wrong_of_vllm if reader == "vllm" else wrong_of_transformers
+    wrong_of = wrong_of_transformers if reader == "transformers" else wrong_of_vllm
     experts = {found["name"]: found["experts"] for found in lines(work, "families")}
-    loads = collections.defaultdict(set)
+    refused, loads = announced(reader, work), collections.defaultdict(set)
     for found in lines(work, reader):
         name, fmt, wrong = found["name"], found["format"], wrong_of(found)
         known = zoo.refused(reader, name, fmt, experts[name])
         good = wrong is None if known is None else wrong is not None and known in wrong
+        if (name, fmt) in refused:
+            known, good = refused[name, fmt], wrong is not None
         print(f"{'ok' if good else 'not ok'} {reader}: {name} {fmt}"
               + (f": refuses: {known}" if known else "") + ("" if good else f": {wrong}"))
-        if wrong is None and fmt != "source":
+        if wrong is None and fmt in WORST:
             loads[name].add(fmt)
     return loads
 
@@ -92,13 +105,14 @@ def check_ran(loads, work, models):
               + ("" if good else f": {sorted(said)}, and it loads {sorted(both)}"))
 
 
-def main(what, work, models=None):
+def main(what, work, *more):
     if what == "jobs":
-        jobs(work)
+        made = sorted(os.listdir(os.path.join(work, "zoo")))
+        jobs(work, [name for name in zoo.EVERYWHERE if name in made] if more else made)
         return
     loads = judge(what, work)
-    if what == "vllm" and models:
-        check_ran(loads, work, models)
+    if what == "vllm" and more:
+        check_ran(loads, work, *more)
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def job(name, source, unpacked, outputs):
         return
     for fmt, path in unpacked.items():
         back = attempt(logits, path, name)
-        own = attempt(logits, outputs[fmt], name) if fmt in outputs else None
+        own = attempt(logits, outputs[fmt], name) if fmt in outputs and fmt not in zoo.UNREAD else None
         if isinstance(back, str):
             tell(fmt, unpacked=back, output=None)
             continue
