@@ -67,12 +67,6 @@ passed=$((passed + $(grep -c '^ok ' "$work/moments")))
 "$MODELS_PYTHON" -W ignore "$here/logits.py" <"$work/jobs" 2>"$work/transformers.log" |
     sed -n 's/^@//p' >"$work/transformers"
 judged transformers
-vllm() { # capability, file of jobs
-    HOME=$work/home VLLM_LOGGING_LEVEL=ERROR HUMMING_DISABLE_PARALLEL_BUILD=1 \
-        PYTHONPATH="$root/python:$work/site:$here/../vllm:$TESTS/lib" TILEPACK_PROGRAM="$TILEPACK" \
-        TILEPACK_LIBRARY="$build/libtilepack.so" "$VLLM_PYTHON" -W ignore "$here/vllm_load.py" \
-        "$work/libcuda.so.1" "$1" <"$2" 2>"$work/vllm.log.$1" | sed -n 's/^@//p'
-}
 if [ -n "${VLLM_PYTHON:-}" ]; then
     mkdir -p "$work/home" "$work/site/tilepack_llm-0.dist-info"
     # It finds the plug-in by the entry point of an installed distribution.
@@ -82,12 +76,10 @@ if [ -n "${VLLM_PYTHON:-}" ]; then
         >"$work/site/tilepack_llm-0.dist-info/entry_points.txt"
     cc -shared -fPIC -O2 -Wl,-soname,libcuda.so.1 -o "$work/libcuda.so.1" \
         "$TESTS/other/vllm/no_driver.c" || exit 1
-    vllm 90 "$work/jobs" >"$work/vllm"
+    HOME=$work/home VLLM_LOGGING_LEVEL=ERROR HUMMING_DISABLE_PARALLEL_BUILD=1 \
+        PYTHONPATH="$root/python:$work/site:$TESTS/lib" TILEPACK_PROGRAM="$TILEPACK" \
+        TILEPACK_LIBRARY="$build/libtilepack.so" "$VLLM_PYTHON" -W ignore "$here/vllm_load.py" \
+        "$work/libcuda.so.1" <"$work/jobs" 2>"$work/vllm.log" | sed -n 's/^@//p' >"$work/vllm"
     judged vllm
-    "$PYTHON" "$here/judge.py" jobs "$work" everywhere >"$work/jobs.everywhere" || exit 1
-    for capability in 80 100; do
-        vllm $capability "$work/jobs.everywhere" >"$work/vllm-sm$capability"
-        judged vllm-sm$capability
-    done
 fi
 finish

@@ -5,8 +5,8 @@
 WORK/out/MODEL/FORMAT is the output, WORK/back/MODEL/FORMAT what is unpacked of it again; kernel-ready
 formats (zoo.PLUGGED) are made of the interchange checkpoint with the same codes. Prints `not ok` for
 what ends with an error. WORK/families gets a line of JSON for each model and WORK/said one for each
-format: {"name", "format", "why"}, null where tilepack says that vLLM reads it on SM90, "kept" where
-nothing is converted.
+format: {"name", "format", "gpus", "why"}: on which GPUs tilepack says that vLLM reads it, and why on no
+others; "kept" where nothing is converted.
 """
 import concurrent.futures
 import json
@@ -30,12 +30,13 @@ def run(program, *args):
     return done
 
 
-def why_not(made):
-    """What tilepack says of vLLM on SM90; None if it reads the output."""
+def promised(made):
+    """What tilepack says of vLLM."""
     for reader in made["readers"]:
         if reader["engine"] == "vllm":
-            return None if "sm90" in reader["gpus"] else f"{reader.get('weight', '')}: {reader['why']}"
-    return "it reads no such format"
+            weight = f"{reader['weight']}: " if "weight" in reader else ""
+            return {"gpus": reader["gpus"], "why": weight + reader.get("why", "it is not read there")}
+    return {"gpus": [], "why": "it reads no such format"}
 
 
 class Model:
@@ -55,10 +56,10 @@ class Model:
     def interchange(self, to):
         done = run(self.program, "plan", self.source, "--to", to, "--json")
         if done.returncode or not self.convert(self.source, to, to):
-            return "kept"
+            return {"gpus": [], "why": "kept"}
         run(self.program, "unpack", os.path.join(self.out, to), "-o", os.path.join(self.back, to),
             "--quiet", "--force")
-        return why_not(json.loads(done.stdout))
+        return promised(json.loads(done.stdout))
 
     def plugged(self, to, of, told, ours):
         stock = of
@@ -81,14 +82,14 @@ def convert(program, work, name):
     model, said, errors = Model(program, work, name), [], []
     for to in zoo.EVERY:
         try:
-            said.append({"name": name, "format": to, "why": model.interchange(to)})
+            said.append({"name": name, "format": to, **model.interchange(to)})
         except Failed as error:
             errors.append(f"{name} to {to}: {error}")
     for to, (of, _, told, ours) in zoo.PLUGGED.items():
         try:
             model.plugged(to, of, told, ours)
         except Failed as error:
-            said.append({"name": name, "format": to, "why": str(error)})
+            said.append({"name": name, "format": to, "gpus": [], "why": str(error)})
     return said, model.family(), errors
 
 

@@ -1,7 +1,6 @@
 """What models.sh starts its readers with, and whether they found what has to be found.
 
-    judge.py jobs WORK [everywhere]    a line of JSON for each model that was made (of zoo.EVERYWHERE,
-                                       if there is one), to stdout
+    judge.py jobs WORK                 a line of JSON for each model that was made, to stdout
     judge.py READER WORK [MODELS]      prints `ok` or `not ok` for each line of WORK/READER
 
 MODELS: the file engines/vllm.json, whose `ran` must name just what vLLM loads of each family; given
@@ -25,8 +24,8 @@ SAME = {fmt: 0.9999 for fmt in ("w4a16-ct", "w8a16-ct", "mxfp4-ct", "nvfp4-ct")}
 SAME.update({fmt: 0.98 for fmt in WORST if fmt not in SAME})
 
 
-def jobs(work, names):
-    for name in names:
+def jobs(work):
+    for name in sorted(os.listdir(os.path.join(work, "zoo"))):
         job = {"name": name, "source": os.path.join(work, "zoo", name)}
         for key, folder in (("outputs", "out"), ("unpacked", "back")):
             at = os.path.join(work, folder, name)
@@ -37,6 +36,8 @@ def jobs(work, names):
                           for fmt, (of, _, told, _) in zoo.PLUGGED.items()
                           if os.path.exists(os.path.join(work, "out", name, fmt, "config.json"))}
         print(json.dumps(job))
+        for gpu in ("sm80", "sm100") if name in zoo.EVERYWHERE else ():
+            print(json.dumps({**job, "gpu": gpu, "unpacked": {}, "plugged": {}}))
 
 
 def lines(*path):
@@ -63,28 +64,28 @@ def wrong_of_transformers(found):
     return None
 
 
-def announced(reader, work):
-    """{(name, format): why}: what tilepack says that vLLM does not load on SM90."""
-    if reader != "vllm":
-        return {}
-    return {(said["name"], said["format"]): said["why"] for said in lines(work, "said")
-            if said["why"] is not None}
+def announced(work):
+    """{(name, format, gpu): why}: what tilepack says that vLLM does not load."""
+    gpus = ("sm80", "sm90", "sm100")
+    return {(said["name"], said["format"], gpu): said["why"] for said in lines(work, "said")
+            for gpu in gpus if gpu not in said["gpus"]}
 
 
 def judge(reader, work):
-    """{name: formats that it loads}."""
-    wrong_of = wrong_of_transformers if reader == "transformers" else wrong_of_vllm
+    """{name: formats that it loads}, on SM90."""
+    wrong_of = wrong_of_vllm if reader == "vllm" else wrong_of_transformers
     experts = {found["name"]: found["experts"] for found in lines(work, "families")}
-    refused, loads = announced(reader, work), collections.defaultdict(set)
+    refused, loads = announced(work), collections.defaultdict(set)
     for found in lines(work, reader):
         name, fmt, wrong = found["name"], found["format"], wrong_of(found)
+        gpu = found.get("gpu")
         known = zoo.refused(reader, name, fmt, experts[name])
         good = wrong is None if known is None else wrong is not None and known in wrong
-        if (name, fmt) in refused:
-            known, good = refused[name, fmt], wrong is not None
-        print(f"{'ok' if good else 'not ok'} {reader}: {name} {fmt}"
+        if (name, fmt, gpu) in refused:
+            known, good = refused[name, fmt, gpu], wrong is not None
+        print(f"{'ok' if good else 'not ok'} {reader}{f' {gpu}' if gpu else ''}: {name} {fmt}"
               + (f": refuses: {known}" if known else "") + ("" if good else f": {wrong}"))
-        if wrong is None and fmt in WORST:
+        if wrong is None and fmt in WORST and gpu == "sm90":
             loads[name].add(fmt)
     return loads
 
@@ -107,8 +108,7 @@ def check_ran(loads, work, models):
 
 def main(what, work, *more):
     if what == "jobs":
-        made = sorted(os.listdir(os.path.join(work, "zoo")))
-        jobs(work, [name for name in zoo.EVERYWHERE if name in made] if more else made)
+        jobs(work)
         return
     loads = judge(what, work)
     if what == "vllm" and more:

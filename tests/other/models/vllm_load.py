@@ -1,13 +1,14 @@
 """Loads models and their conversions with vLLM's real loader, and compares every parameter.
 
-    vllm_load.py DRIVER CAPABILITY < JOBS
+    vllm_load.py DRIVER < JOBS
 
-JOBS: lines of JSON, {"name", "source": DIR, "outputs": {FORMAT: DIR}, "plugged": {FORMAT: [STOCK, DIR]}}.
+JOBS: lines of JSON, {"name", "source": DIR, "outputs": {FORMAT: DIR}, "plugged": {FORMAT: [STOCK, DIR]}};
+with "gpu": "sm80" or "sm100" on such a one, else on SM90.
 The source is loaded unquantized, then each output, strictly. What vLLM holds of a converted weight is
 decoded (decode.py) and compared with the source's; everything else has to be equal. What the plug-in
 hands to kernels has to be what stock vLLM makes of the interchange checkpoint STOCK, byte for byte.
-Prints `@{"name", "format", "worst", "converted"}` or `@{"name", "format", "operands"}`, or "error"
-in place of the figures.
+Prints `@{"name", "gpu", "format", "worst", "converted"}` or, of the plug-in, "operands" in place of
+these two, or "error".
 
 vLLM is imported once; a process is forked off for each model, JOBS_AT_ONCE of them side by side.
 """
@@ -26,6 +27,7 @@ import pretend  # noqa: E402
 import zoo  # noqa: E402
 from decode import decoded  # noqa: E402
 
+GPU = "sm90"
 SECONDS = 1200  # for one model in all formats
 
 
@@ -64,6 +66,9 @@ def built(path, strict, **options):
     """(configuration, model that has no weights yet)."""
     import vllm.platforms
 
+    from vllm.v1.worker.workspace import init_workspace_manager
+
+    init_workspace_manager("cpu")
     options = {**options_of(path), **options}
     if options.get("attention_backend", "") is None:
         vllm.platforms._current_platform.device_type = "cpu"  # it makes buffers there
@@ -105,8 +110,8 @@ def handed(path, capability, out, **options):
 class Job:
     """One model, in a process of its own."""
 
-    def __init__(self, capability, name, source, outputs, plugged=None, **_):
-        self.capability, self.name, self.source = capability, name, source
+    def __init__(self, name, source, outputs, plugged=None, gpu=GPU, **_):
+        self.gpu, self.name, self.source = gpu, name, source
         self.outputs, self.plugged, self.plain = outputs, plugged or {}, {}
 
     def tell(self, what, function, *args):
@@ -116,7 +121,8 @@ class Job:
             traceback.print_exc()
             text = " ".join(f"{type(error).__name__}: {error}".split())[:600]
             found = {"error": text}
-        print("@" + json.dumps({"name": self.name, "format": what, **found}), flush=True)
+        print("@" + json.dumps({"name": self.name, "gpu": self.gpu, "format": what, **found}),
+              flush=True)
         return "error" not in found
 
     def of_source(self):
@@ -136,8 +142,8 @@ class Job:
         options = zoo.PLUGGED[fmt][1]
         with tempfile.TemporaryDirectory() as work:
             saved = [os.path.join(work, f"{side}.pt") for side in ("stock", "plugin")]
-            handed(stock, self.capability, saved[0], **options)
-            moved = handed(path, self.capability, saved[1])
+            handed(stock, int(self.gpu[2:]), saved[0], **options)
+            moved = handed(path, int(self.gpu[2:]), saved[1])
             wrong, count, _ = operands.compare(*saved, "", "")
         if moved or wrong or not count:
             raise ValueError(f"{moved} bytes moved, {count} operands, {len(wrong)} differ: "
@@ -145,6 +151,8 @@ class Job:
         return {"operands": count}
 
     def run(self):
+        if self.gpu != GPU:
+            pretend.become(int(self.gpu[2:]))
         if self.tell("source", self.of_source):
             for fmt, path in self.outputs.items():
                 self.tell(fmt, self.of_output, fmt, path)
@@ -152,13 +160,13 @@ class Job:
                 self.tell(fmt, self.of_plugin, fmt, stock, path)
 
 
-def fork(capability, line):
+def fork(line):
     pid = os.fork()
     if pid:
         return pid
     signal.alarm(SECONDS)
     try:
-        Job(capability, **json.loads(line)).run()
+        Job(**json.loads(line)).run()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -167,14 +175,14 @@ def fork(capability, line):
 
 def wait_for_one(running):
     pid, status = os.wait()
-    name = running.pop(pid)
+    line = json.loads(running.pop(pid))
     if status:
-        print("@" + json.dumps({"name": name, "format": "source",
+        print("@" + json.dumps({"name": line["name"], "gpu": line.get("gpu", GPU), "format": "source",
                                 "error": f"its process ended with {status}"}), flush=True)
 
 
-def main(driver, capability):
-    pretend.platform(driver, int(capability), 1)
+def main(driver):
+    pretend.platform(driver, int(GPU[2:]), 1)
     import torch
     import vllm.model_executor.model_loader  # noqa: F401
     from vllm.plugins import load_general_plugins
@@ -186,7 +194,7 @@ def main(driver, capability):
     for line in sys.stdin:
         if len(running) == int(os.environ.get("JOBS_AT_ONCE", "2")):
             wait_for_one(running)
-        running[fork(int(capability), line)] = json.loads(line)["name"]
+        running[fork(line)] = line
     while running:
         wait_for_one(running)
 

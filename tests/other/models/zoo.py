@@ -171,10 +171,15 @@ RENAMED = {
                     ("model.norm.", "norm."), ("model.hc_head.hc_", "hc_head_"),
                     (".attn.norm.", ".attn.kv_norm.")),
     "gemma3_images": (("vision_tower.", "vision_tower.vision_model."),),
+    "hy_v4": ((".mlp.linear_gate.", ".mlp.gate_proj."),
+              (".shared_experts.linear_gate.", ".shared_experts.gate_proj.")),
+    "kimi_linear": (("layers.0.block_sparse_moe.", "layers.0.mlp."),),
+    "qwen2_audio": (("language_model.model.model.", "language_model.model."),),
+    "minimax_m3": ((".block_sparse_moe.fc", ".mlp.fc"),),
     "kimi_k25": (("language_model.model.blocks.", "language_model.model.layers."),
                  ("model.mm_projector.", "mm_projector.")),
     **{name: (("vision_tower.", "vision_tower.vision_model."),)
-       for name in ("llava", "llava_next", "llava_onevision", "paligemma")},
+       for name in ("cohere2_vision", "llava", "llava_next", "llava_onevision", "paligemma")},
 }
 
 # What `make test-models` takes when no model is named.
@@ -190,13 +195,14 @@ UNREAD = ("gptq", "awq")
 NOISY = {"gemma4_images": 0.7}
 
 # vLLM runs these through transformers, and counts shared experts under other names than it loads.
-UNCOUNTED = ("hunyuan_moe",)
+UNCOUNTED = ("dots1", "hunyuan_moe", "mistral4", "solar_open")
 
 # Models with another head than that of language.
 CLASSES = {"qwen3_score": "AutoModelForSequenceClassification", **zoo_more.CLASSES}
 
-# Published checkpoints of these have another model_type in config.json than transformers has.
-RETYPED = {"kimi_k2": "kimi_k2"}
+# What config.json of published checkpoints says otherwise than transformers'.
+RETYPED = {"kimi_k2": {"model_type": "kimi_k2"},
+           **zoo_more.RETYPED}
 
 EVERY = ("w4a16-ct", "w8a16-ct", "gptq", "awq", "w4a8-ct", "int8-ct", "fp8-dynamic-ct",
          "fp8-tensor-ct", "fp8-deepseek", "fp8-ct", "mxfp8-ct", "mxfp4-ct", "nvfp4-ct")

@@ -21,13 +21,15 @@ WHISPER = {
     "decoder_start_token_id": 1}
 
 MODELS = {
-    "afmoe": ("afmoe", {**MOE, "num_dense_layers": 1, "num_shared_experts": 1,
+    "afmoe": ("afmoe", {**MOE, "num_dense_layers": 1, "num_shared_experts": 1, "score_func": "sigmoid",
+                        "route_norm": True, "n_group": 1, "topk_group": 1,
                         "layer_types": ["sliding_attention", "full_attention"]}),
     "apertus": ("apertus", {}),
     "arcee": ("arcee", {}),
     "bailing_hybrid": ("bailing_hybrid", {
         **DEEPSEEK, **KDA, "num_local_experts": 4, "num_experts": 4, "layer_group_size": 2,
-        "head_dim": 64, "num_mtp_layers": 0}),
+        "head_dim": 64, "num_mtp_layers": 0, "num_shared_experts": 1, "use_bias": False,
+        "moe_shared_expert_intermediate_size": 256}),
     "bert": ("bert", ENCODER),
     "bert_score": ("bert", {**ENCODER, "num_labels": 1}),
     "cohere2_moe": ("cohere2_moe", {**MOE, "intermediate_size": 256, "num_shared_experts": 1,
@@ -70,13 +72,20 @@ MODELS = {
     "llama_score": ("llama", {"num_labels": 2}),
     "longcat_flash": ("longcat_flash", {**MLA, "num_layers": 2, "ffn_hidden_size": 512,
                                         "expert_ffn_hidden_size": 256, "n_routed_experts": 4,
-                                        "zero_expert_num": 2, "moe_topk": 2}),
+                                        "zero_expert_num": 2, "moe_topk": 2,
+                                        "zero_expert_type": "identity",
+                                        "mla_scale_q_lora": False, "mla_scale_kv_lora": False}),
     "mimo_v2_flash": ("mimo_v2_flash", {
-        **FOUR, "v_head_dim": 64, "n_group": 1, "topk_group": 1, "sliding_window": 64,
+        **FOUR, "v_head_dim": 64, "layernorm_epsilon": 1e-5,
+        "hybrid_layer_pattern": [1, 0], "moe_layer_freq": [0, 1], "swa_num_key_value_heads": 2,
+        "swa_num_attention_heads": 4, "swa_head_dim": 64, "swa_v_head_dim": 64, "sliding_window_size": 64,
+        "scoring_func": "sigmoid", "topk_method": "noaux_tc", "n_group": 1, "topk_group": 1, "sliding_window": 64,
         "layer_types": ["sliding_attention", "full_attention"],
         "mlp_layer_types": DENSE_THEN_SPARSE}),
     "minimax_m3": ("minimax_m3_vl", {
-        **text(**MOE, **SPARSE, intermediate_size=256, dense_intermediate_size=512),
+        **text(**MOE, **SPARSE, intermediate_size=256, dense_intermediate_size=512,
+               shared_intermediate_size=256, mlp_layer_types=DENSE_THEN_SPARSE,
+               layer_types=["full_attention", "minimax_m3_sparse"]),
         "vision_config": VISION, "image_token_index": 500, "video_token_index": 501,
         "projector_hidden_size": 256}),
     "mistral4": ("mistral4", {**DEEPSEEK, "qk_nope_head_dim": 64}),
@@ -104,8 +113,37 @@ MODELS = {
     "xlm_roberta_score": ("xlm-roberta", {**ENCODER, "num_labels": 1, "type_vocab_size": 1}),
     "youtu": ("youtu", {**MLA, "head_dim": 64}),
 }
+RETYPED = {
+    "glm5_next": {"text_config": {"mhc": True, "mla_use_nope": True, "scoring_func": "sigmoid",
+                                  "topk_method": "noaux_tc", "indexer_rope_interleave": False,
+                                  "num_nextn_predict_layers": 0}},
+    "hy_v3": {"first_k_dense_replace": 1},
+    "qwen4_exp": {"output_gate_type": "silu"},
+    "qwen4_exp_images": {"text_config": {"output_gate_type": "silu"}},
+    "step3p7": {"vision_config": {
+        "model_type": "perception_encoder", "width": 128, "layers": 2, "heads": 2, "mlp_ratio": 2.0,
+        "output_dim": 128}},
+    "bailing_hybrid": {"architectures": ["BailingMoeV3ForCausalLM"], "no_kda_lora": True},
+    "kimi_linear": {
+        "num_experts": 4, "num_experts_per_token": 2, "num_shared_experts": 1,
+        "first_k_dense_replace": 1, "mla_use_nope": True, "linear_attn_config": {
+            "kda_layers": [1], "full_attn_layers": [2], "head_dim": 64, "num_heads": 4,
+            "short_conv_kernel_size": 4}},
+    "minimax_m3": {
+        "text_config": {"hidden_act": "swigluoai", "moe_layer_freq": [0, 1], "rope_theta": 5000000,
+                        "partial_rotary_factor": 1.0, "use_gemma_norm": True, "swiglu_beta": 1.0,
+                        "scoring_func": "sigmoid", "n_shared_experts": 1, "use_routing_bias": True,
+                        "sparse_attention_config": {
+                            "use_sparse_attention": True, "sparse_index_dim": 128,
+                            "sparse_num_index_heads": 2, "sparse_topk_blocks": 16,
+                            "sparse_block_size": 128, "sparse_disable_index_value": [0, 1],
+                            "sparse_score_type": "max", "sparse_init_block": 0,
+                            "sparse_local_block": 1, "sparse_attention_freq": [0, 1]}},
+        "vision_config": {"rope_theta": 10000.0, "img_token_compression_config": {
+            "temporal_patch_size": 2, "spatial_merge_size": 2}}},
+}
 CLASSES = {
-    "qwen2_audio": "AutoModelForMultimodalLM", "bert": "AutoModel", "embeddinggemma": "AutoModel", "whisper": "AutoModelForSpeechSeq2Seq",
+    "qwen4_exp_images": "AutoModelForImageTextToText", "qwen2_audio": "AutoModelForMultimodalLM", "bert": "AutoModel", "embeddinggemma": "AutoModel", "whisper": "AutoModelForSpeechSeq2Seq",
     **{name: "AutoModelForSequenceClassification"
        for name in ("bert_score", "llama_score", "modernbert_score", "xlm_roberta_score")},
 }
