@@ -260,7 +260,7 @@ test-vllm:
 VLLM_PYTHON ?= $(wildcard $(BUILD)/venv-vllm/bin/python)
 test-models:
 	sh scripts/deps.sh build test
-	$(MAKE) -j$(JOBS) $(BUILD)/tilepack
+	$(MAKE) -j$(JOBS) $(BUILD)/tilepack $(BUILD)/libtilepack.so
 	BUILD=$(BUILD) PYTHON="$$(sh scripts/venv.sh $(BUILD))" TILEPACK=$(BUILD)/tilepack \
 	    VLLM_PYTHON="$(VLLM_PYTHON)" sh tests/other/models.sh $(MODELS)
 
