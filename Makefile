@@ -255,8 +255,8 @@ test-vllm:
 	    sh -c "sh tests/other/vllm.sh && sh tests/other/vllm_loading.sh"
 
 # Small models of every family in transformers, with compressed-tensors, and in vLLM where there is
-# one: 6 GB for the first, or MODELS_PYTHON. MODELS="NAME ..." are only these, MODELS=--writers is
-# what other programs write. Not a part of `test`.
+# one: 6 GB for the first, or MODELS_PYTHON. MODELS=--all takes more than twenty families, MODELS="NAME ..."
+# only these, and MODELS=--writers is what other programs write. Not a part of `test`.
 VLLM_PYTHON ?= $(wildcard $(BUILD)/venv-vllm/bin/python)
 test-models:
 	sh scripts/deps.sh build test

@@ -53,10 +53,12 @@ MODELS = {
         "num_global_key_value_heads": 2, "vocab_size_per_layer_input": 512,
         "hidden_size_per_layer_input": 0, "sliding_window": 64}),
     "glm4_moe_lite": ("glm4_moe_lite", {**DEEPSEEK, **NOAUX}),
-    "glm5_next": ("glm5_next", {**text(model_type="glm5_next_text", **{**DEEPSEEK, **NOAUX, **SPARSE, **KDA, "hc_mult": 4,
-                                     "qk_rope_head_dim": 0,
-                                     "layer_types": ["linear_attention", "indexed_attention"],
-                                     "mlp_layer_types": DENSE_THEN_SPARSE}), "vision_config": {**QWEN_VISION}, "image_token_id": 500}),
+    "glm5_next": ("glm5_next", {
+        **text(model_type="glm5_next_text", **{
+            **DEEPSEEK, **NOAUX, **SPARSE, **KDA, "hc_mult": 4, "qk_rope_head_dim": 0,
+            "layer_types": ["linear_attention", "indexed_attention"],
+            "mlp_layer_types": DENSE_THEN_SPARSE}),
+        "vision_config": QWEN_VISION, "image_token_id": 500}),
     "granitemoehybrid": ("granitemoehybrid", {
         **MOE, **MAMBA2, "intermediate_size": 512, "layer_types": ["mamba", "attention"],
         "shared_intermediate_size": 256}),
@@ -78,8 +80,10 @@ MODELS = {
     "mimo_v2_flash": ("mimo_v2_flash", {
         **FOUR, "v_head_dim": 64, "layernorm_epsilon": 1e-5,
         "hybrid_layer_pattern": [1, 0], "moe_layer_freq": [0, 1], "swa_num_key_value_heads": 2,
-        "swa_num_attention_heads": 4, "swa_head_dim": 64, "swa_v_head_dim": 64, "sliding_window_size": 64,
-        "scoring_func": "sigmoid", "topk_method": "noaux_tc", "n_group": 1, "topk_group": 1, "sliding_window": 64,
+        "swa_num_attention_heads": 4, "swa_head_dim": 64, "swa_v_head_dim": 64,
+        "sliding_window_size": 64,
+        "scoring_func": "sigmoid", "topk_method": "noaux_tc", "n_group": 1, "topk_group": 1,
+        "sliding_window": 64,
         "layer_types": ["sliding_attention", "full_attention"],
         "mlp_layer_types": DENSE_THEN_SPARSE}),
     "minimax_m3": ("minimax_m3_vl", {
@@ -143,7 +147,8 @@ RETYPED = {
             "temporal_patch_size": 2, "spatial_merge_size": 2}}},
 }
 CLASSES = {
-    "qwen4_exp_images": "AutoModelForImageTextToText", "qwen2_audio": "AutoModelForMultimodalLM", "bert": "AutoModel", "embeddinggemma": "AutoModel", "whisper": "AutoModelForSpeechSeq2Seq",
+    "qwen4_exp_images": "AutoModelForImageTextToText", "qwen2_audio": "AutoModelForMultimodalLM",
+    "bert": "AutoModel", "embeddinggemma": "AutoModel", "whisper": "AutoModelForSpeechSeq2Seq",
     **{name: "AutoModelForSequenceClassification"
        for name in ("bert_score", "llama_score", "modernbert_score", "xlm_roberta_score")},
 }
