@@ -41,9 +41,10 @@ def of_model(rules, model):
 
 
 def verdicts(model, fmt, engine):
-    """Those of rules that name the model and are about the format."""
+    """Those of rules that name the model and are about the format. What is about some modules in every
+    format is about what the files of models keep."""
     return {rule["verdict"] for rule in of_model(engine["families"], model)
-            if fmt in rule.get("formats", FORMATS) and "gpus" not in rule}
+            if fmt in rule.get("formats", [] if "modules" in rule else FORMATS) and "gpus" not in rule}
 
 
 def cell(model, fmt, engine):

@@ -42,7 +42,8 @@ def compare(source, params, widths):
         if got is None:
             if name not in params:
                 raise ValueError(f"{name} is neither plain nor decoded")
-            if not torch.equal(params[name], want):
+            rows = next((rows for end, rows in zoo.PADDED.items() if name.endswith(end)), None)
+            if not torch.equal(params[name][:rows], want[:rows]):
                 raise ValueError(f"{name} is not the source's")
             continue
         want = want.float()

@@ -173,7 +173,10 @@ RENAMED = {
                     (".attn.norm.", ".attn.kv_norm.")),
     "gemma3_images": (("vision_tower.", "vision_tower.vision_model."),),
     "hy_v4": ((".mlp.linear_gate.", ".mlp.gate_proj."),
-              (".shared_experts.linear_gate.", ".shared_experts.gate_proj.")),
+              (".shared_experts.linear_gate.", ".shared_experts.gate_proj."),
+              ("model.hc_pre.hc_head.", "model.hc_head."),
+              (".hc_pre.hc_attn_layer.", ".hc_attn_layer.hc_pre."),
+              (".hc_pre.hc_mlp_layer.", ".hc_mlp_layer.hc_pre.")),
     "kimi_linear": (("layers.0.block_sparse_moe.", "layers.0.mlp."),),
     "qwen2_audio": (("language_model.model.model.", "language_model.model."),),
     "minimax_m3": ((".block_sparse_moe.fc", ".mlp.fc"),),
@@ -197,6 +200,9 @@ NOISY = {"gemma4_images": 0.7}
 
 # vLLM runs these through transformers, and counts shared experts under other names than it loads.
 UNCOUNTED = ("dots1", "hunyuan_moe", "mistral4", "solar_open")
+
+# vLLM adds rows to these behind those of the file, and leaves them as they are: {end: rows of the file}.
+PADDED = {"input_mix_weight_down_block_inject.weight": 132}
 
 # Models with another head than that of language.
 CLASSES = {"qwen3_score": "AutoModelForSequenceClassification", **zoo_more.CLASSES}

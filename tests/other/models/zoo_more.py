@@ -74,7 +74,7 @@ MODELS = {
     "llama_score": ("llama", {"num_labels": 2}),
     "longcat_flash": ("longcat_flash", {**MLA, "num_layers": 2, "ffn_hidden_size": 512,
                                         "expert_ffn_hidden_size": 256, "n_routed_experts": 4,
-                                        "zero_expert_num": 2, "moe_topk": 2,
+                                        "zero_expert_num": 0, "moe_topk": 2,
                                         "zero_expert_type": "identity",
                                         "mla_scale_q_lora": False, "mla_scale_kv_lora": False}),
     "mimo_v2_flash": ("mimo_v2_flash", {
@@ -121,13 +121,15 @@ RETYPED = {
     "glm5_next": {"text_config": {"mhc": True, "mla_use_nope": True, "scoring_func": "sigmoid",
                                   "topk_method": "noaux_tc", "indexer_rope_interleave": False,
                                   "num_nextn_predict_layers": 0}},
-    "hy_v3": {"first_k_dense_replace": 1},
+    "hy_v3": {"first_k_dense_replace": 1, "expert_hidden_dim": 256, "qk_norm": True, "route_norm": True},
     "qwen4_exp": {"output_gate_type": "silu"},
-    "qwen4_exp_images": {"text_config": {"output_gate_type": "silu"}},
+    "qwen4_exp_images": {"text_config": {"output_gate_type": "silu"},
+                         "vision_config": {"deepstack_visual_indexes": []}},
     "step3p7": {"vision_config": {
         "model_type": "perception_encoder", "width": 128, "layers": 2, "heads": 2, "mlp_ratio": 2.0,
         "output_dim": 128}},
-    "bailing_hybrid": {"architectures": ["BailingMoeV3ForCausalLM"], "no_kda_lora": True},
+    "bailing_hybrid": {"architectures": ["BailingMoeV3ForCausalLM"], "no_kda_lora": True,
+                       "q_lora_rank": None},
     "kimi_linear": {
         "num_experts": 4, "num_experts_per_token": 2, "num_shared_experts": 1,
         "first_k_dense_replace": 1, "mla_use_nope": True, "linear_attn_config": {
