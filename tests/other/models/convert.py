@@ -30,10 +30,10 @@ def run(program, *args):
     return done
 
 
-def promised(made):
-    """What tilepack says of vLLM."""
+def promised(made, engine="vllm"):
+    """What tilepack says of the reader."""
     for reader in made["readers"]:
-        if reader["engine"] == "vllm":
+        if reader["engine"] == engine:
             weight = f"{reader['weight']}: " if "weight" in reader else ""
             return {"gpus": reader["gpus"], "why": weight + reader.get("why", "it is not read there")}
     return {"gpus": [], "why": "it reads no such format"}
@@ -65,10 +65,13 @@ class Model:
         stock = of
         if told:
             stock = f"{of}-for-{to}"
-            if not self.convert(self.source, of, stock, *told):
-                return
-        if os.path.exists(os.path.join(self.out, stock, "config.json")):
-            self.convert(os.path.join(self.out, stock), to, to, *ours)
+            self.convert(self.source, of, stock, *told)
+        source = os.path.join(self.out, stock)
+        if not os.path.exists(os.path.join(source, "config.json")):
+            return {"gpus": [], "why": "kept"}
+        self.convert(source, to, to, *ours)
+        done = run(self.program, "plan", source, "--to", to, *ours, "--json")
+        return promised(json.loads(done.stdout), "vllm-tilepack")
 
     def family(self):
         made = json.loads(run(self.program, "plan", self.source, "--to", "mxfp8-ct", "--json").stdout
@@ -87,7 +90,7 @@ def convert(program, work, name):
             errors.append(f"{name} to {to}: {error}")
     for to, (of, _, told, ours) in zoo.PLUGGED.items():
         try:
-            model.plugged(to, of, told, ours)
+            said.append({"name": name, "format": to, **model.plugged(to, of, told, ours)})
         except Failed as error:
             said.append({"name": name, "format": to, "gpus": [], "why": str(error)})
     return said, model.family(), errors

@@ -179,7 +179,8 @@ RENAMED = {
               (".hc_pre.hc_mlp_layer.", ".hc_mlp_layer.hc_pre.")),
     "kimi_linear": (("layers.0.block_sparse_moe.", "layers.0.mlp."),),
     "qwen2_audio": (("language_model.model.model.", "language_model.model."),),
-    "minimax_m3": ((".block_sparse_moe.fc", ".mlp.fc"),),
+    "minimax_m3": ((".block_sparse_moe.fc", ".mlp.fc"),
+                   ("layers.0.block_sparse_moe.", "layers.0.mlp.")),
     "kimi_k25": (("language_model.model.blocks.", "language_model.model.layers."),
                  ("model.mm_projector.", "mm_projector.")),
     **{name: (("vision_tower.", "vision_tower.vision_model."),)
@@ -232,8 +233,12 @@ PLUGGED = {
 KNOWN = {
     ("vllm", "bamba"): ((("source",), "does not dispatch through"),),  # removed in vLLM 0.23
     ("vllm", "dbrx"): ((("source",), "KeyError"),),
-    ("vllm", "deepseek_v4"): ((("fp8-deepseek",), "must match the size of tensor"),),
-    ("vllm", "mistral3"): ((("fp8-deepseek",), "no module or parameter named"),),
+    # Rows of one group, whose scales are stored as those of two.
+    **{("vllm", name): ((("w4a16-marlin",), "b_scales: shape"),)
+       for name in ("gemma3_images", "mistral3")},
+    # The plug-in says it in one sentence when it loads: keys that are values, and few heads.
+    ("vllm", "gemma4_images"): ((tuple(PLUGGED), "is not packed"),),
+    ("vllm", "qwen3_5"): ((tuple(PLUGGED), "are not whole tiles of 64"),),
     # Rows that are no multiple of 128: it derives another size of blocks.
     **{("transformers", name): ((("fp8-deepseek",), "automatic conversion of the weights"),)
        for name in ("bamba", "deepseek_v2", "deepseek_v3", "deepseek_v32", "falcon_h1", "glm5",
