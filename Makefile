@@ -265,12 +265,12 @@ test-serve:
 	    sh tests/gpu/serve/serve.sh $(SERVE)
 
 # Small models of every family in transformers, with compressed-tensors, and in vLLM where there is
-# one: 6 GB for the first, or MODELS_PYTHON. MODELS="NAME ..." are only these, MODELS=--writers is
-# what other programs write. Not a part of `test`.
+# one: 6 GB for the first, or MODELS_PYTHON. MODELS=--all takes more than twenty families, MODELS="NAME ..."
+# only these, and MODELS=--writers is what other programs write. Not a part of `test`.
 VLLM_PYTHON ?= $(wildcard $(BUILD)/venv-vllm/bin/python)
 test-models:
 	sh scripts/deps.sh build test
-	$(MAKE) -j$(JOBS) $(BUILD)/tilepack
+	$(MAKE) -j$(JOBS) $(BUILD)/tilepack $(BUILD)/libtilepack.so
 	BUILD=$(BUILD) PYTHON="$$(sh scripts/venv.sh $(BUILD))" TILEPACK=$(BUILD)/tilepack \
 	    VLLM_PYTHON="$(VLLM_PYTHON)" sh tests/other/models.sh $(MODELS)
 

@@ -11,20 +11,25 @@ import sys
 
 import generated_page
 
-FORMATS = ["w4a8-ct", "fp8-deepseek", "fp8-ct", "mxfp8-ct", "mxfp4-ct", "nvfp4-ct"]
+FORMATS = ["w4a16-ct", "w8a16-ct", "gptq", "awq", "w4a8-ct", "int8-ct", "fp8-dynamic-ct", "fp8-tensor-ct",
+           "fp8-deepseek", "fp8-ct", "mxfp8-ct", "mxfp4-ct", "nvfp4-ct"]
 HEAD = """# The models, by the formats that engines load
 
-This page lists for each family of models the formats that were tried, and below the table what `tilepack` does with
-its weights. `tilepack models NAME` prints the file of one.
+This page lists for each family of models what vLLM VERSION does with each interchange format of it, and below the table
+what `tilepack` does with its weights. `tilepack models NAME` prints the file of one.
 
 | word | means |
 |---|---|
-| ran | vLLM 0.33.0 loaded the output on a CPU that it took for an H200, and `make test-models` compared every parameter with the source |
-| limit | vLLM or transformers refuses or misreads the output, or weights stay plain for that reason; the text below the table and [engines.md](engines.md) say which |
-| - | nothing was run; names and shapes come from the sources that the file names |
+| right | vLLM loaded the output on a CPU that it took for an H200, and `make test-models` decoded every parameter and compared it with the source |
+| kept | the same, and `tilepack` keeps weights plain which vLLM would refuse or misread in this format |
+| refused | vLLM does not load it; `tilepack plan` says so, with the reason, before a byte is written |
+| - | nothing was run: names and shapes come from the sources that the file names |
 
-`python3 scripts/models_md.py build/tilepack > docs/models.md` makes this page from the files of `models/`, and a test
-compares it. [models/README.md](../models/README.md) defines the files.
+A weight that every format keeps, such as a router, is counted in none of these words. The text below the table and
+[engines.md](engines.md) have the reasons, and what transformers and others refuse.
+
+`python3 scripts/models_md.py build/tilepack > docs/models.md` makes this page from the files of `models/` and
+`engines/`, and a test compares it. [models/README.md](../models/README.md) defines the files.
 """
 
 
@@ -35,20 +40,18 @@ def of_model(rules, model):
             types & set(rule.get("types", []))]
 
 
-def limits(model, engines):
-    """(engine, rule) of those that stock checkpoints are loaded with."""
-    for engine in engines:
-        if engine["name"] in ("vllm", "transformers"):
-            for rule in of_model(engine["families"], model):
-                yield engine, rule
+def verdicts(model, fmt, engine):
+    """Those of rules that name the model and are about the format. What is about some modules in every
+    format is about what the files of models keep."""
+    return {rule["verdict"] for rule in of_model(engine["families"], model)
+            if fmt in rule.get("formats", [] if "modules" in rule else FORMATS) and "gpus" not in rule}
 
 
-def cell(model, fmt, engines):
-    words = ["ran"] if any(fmt in run.get("formats", []) for e in engines if e["name"] == "vllm"
-                           for run in of_model(e["ran"], model)) else []
-    if any(fmt in rule.get("formats", FORMATS) for _, rule in limits(model, engines)):
-        words.append("limit")
-    return ", ".join(words) or "-"
+def cell(model, fmt, engine):
+    said = verdicts(model, fmt, engine)
+    if any(fmt in run.get("formats", []) for run in of_model(engine["ran"], model)):
+        return "kept" if "kept" in said else "right"
+    return "refused" if said & {"refused", "wrong"} else "-"
 
 
 def facts(model, engines):
@@ -90,11 +93,12 @@ def facts(model, engines):
 
 
 def page(models, engines):
-    lines = HEAD.splitlines() + ["", "| family | " + " | ".join(FORMATS) + " |",
-                                 "|---" * (len(FORMATS) + 1) + "|"]
+    engine = next(engine for engine in engines if engine["name"] == "vllm")
+    lines = HEAD.replace("VERSION", engine["version"]).splitlines() + [
+        "", "| family | " + " | ".join(FORMATS) + " |", "|---" * (len(FORMATS) + 1) + "|"]
     own = [m for m in models if m["name"] != "default"]
     for model in own:
-        cells = [cell(model, fmt, engines) for fmt in FORMATS]
+        cells = [cell(model, fmt, engine) for fmt in FORMATS]
         lines.append(f"| [{model['title']}](#{model['name']}) | " + " | ".join(cells) + " |")
     for model in own + [m for m in models if m["name"] == "default"]:
         lines += ["", f"## {model['name']}", "", model["title"] + ".", ""]

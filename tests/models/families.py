@@ -106,6 +106,9 @@ def check_plan(name, family, path, tensors):
     same(f"{name}: files", made["model"]["files"], family["files"])
     same(f"{name}: converted weights", boxes(made), expanded(family["boxes"]))
     same(f"{name}: kept weights", reasons(made, tensors), expanded(family["kept"]))
+    for key, list_of in (("converted", "units"), ("plain", "kept")):
+        if key in family:
+            same(f"{name}: numbers of {key} tensors", len(made[list_of]), family[key])
 
 
 def lists_of(path):

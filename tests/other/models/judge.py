@@ -14,26 +14,31 @@ import sys
 import zoo
 
 # Normal values with rows of different sizes; a wrong scale or a swapped nibble is far beyond.
-WORST = {"w4a8-ct": 0.125, "fp8-deepseek": 0.03, "fp8-ct": 0.03, "mxfp8-ct": 0.03,
-         "mxfp4-ct": 0.13, "nvfp4-ct": 0.105, "recipe": 0.13}
+WORST = {"w4a16-ct": 0.125, "w8a16-ct": 0.01, "gptq": 0.125, "awq": 0.125, "w4a8-ct": 0.125,
+         "int8-ct": 0.01, "fp8-dynamic-ct": 0.03, "fp8-tensor-ct": 0.03, "fp8-deepseek": 0.03,
+         "fp8-ct": 0.03, "mxfp8-ct": 0.03, "mxfp4-ct": 0.13, "nvfp4-ct": 0.105,
+         zoo.RECIPE: 0.13}
 # Of logits; lowest where a router chooses other experts. What is decoded wrong is near 0.
-NEAR = {"w4a8-ct": 0.85, "fp8-deepseek": 0.97, "fp8-ct": 0.97, "mxfp8-ct": 0.97, "mxfp4-ct": 0.85,
-        "nvfp4-ct": 0.85, "recipe": 0.85}
-# The same weights, decoded by another program; three of them quantize activations, too.
-SAME = {"w4a8-ct": 0.98, "fp8-deepseek": 0.98, "fp8-ct": 0.98, "mxfp8-ct": 0.98,
-        "mxfp4-ct": 0.9999, "nvfp4-ct": 0.9999, "recipe": 0.98}
+NEAR = {fmt: 0.97 if error < 0.1 else 0.85 for fmt, error in WORST.items()}
+# The same weights, decoded by another program, which quantizes activations of some, too.
+SAME = {fmt: 0.9999 for fmt in ("w4a16-ct", "w8a16-ct", "mxfp4-ct", "nvfp4-ct")}
+SAME.update({fmt: 0.98 for fmt in WORST if fmt not in SAME})
 
 
 def jobs(work):
-    """First a model with experts: vLLM makes the groups of ranks for them with the first one."""
-    names = sorted(os.listdir(os.path.join(work, "zoo")), key=lambda n: (n != "mixtral", n))
-    for name in names:
+    for name in sorted(os.listdir(os.path.join(work, "zoo"))):
         job = {"name": name, "source": os.path.join(work, "zoo", name)}
         for key, folder in (("outputs", "out"), ("unpacked", "back")):
             at = os.path.join(work, folder, name)
             job[key] = {fmt: os.path.join(at, fmt) for fmt in WORST
                         if os.path.exists(os.path.join(at, fmt, "config.json"))}
+        job["plugged"] = {fmt: [os.path.join(work, "out", name, at) for at in (
+                              f"{of}-for-{fmt}" if told else of, fmt)]
+                          for fmt, (of, _, told, _) in zoo.PLUGGED.items()
+                          if os.path.exists(os.path.join(work, "out", name, fmt, "config.json"))}
         print(json.dumps(job))
+        for gpu in ("sm80", "sm100") if name in zoo.EVERYWHERE else ():
+            print(json.dumps({**job, "gpu": gpu, "unpacked": {}, "plugged": {}}))
 
 
 def lines(*path):
@@ -60,18 +65,29 @@ def wrong_of_transformers(found):
     return None
 
 
+def announced(work):
+    """{(name, format, gpu): why}: what tilepack says that vLLM does not load."""
+    gpus = ("sm80", "sm90", "sm100")
+    return {(said["name"], said["format"], gpu): said["why"] for said in lines(work, "said")
+            for gpu in gpus if gpu not in said["gpus"]}
+
+
 def judge(reader, work):
-    """{name: formats that it loads}."""
+    """{name: formats that it loads}, on SM90."""
     wrong_of = wrong_of_vllm if reader == "vllm" else wrong_of_transformers
     experts = {found["name"]: found["experts"] for found in lines(work, "families")}
-    loads = collections.defaultdict(set)
+    refused, loads = announced(work), collections.defaultdict(set)
     for found in lines(work, reader):
         name, fmt, wrong = found["name"], found["format"], wrong_of(found)
+        gpu = found.get("gpu")
         known = zoo.refused(reader, name, fmt, experts[name])
         good = wrong is None if known is None else wrong is not None and known in wrong
-        print(f"{'ok' if good else 'not ok'} {reader}: {name} {fmt}"
+        if (name, fmt, gpu) in refused:
+            # A kernel that vLLM was told to take may run where it would not be chosen.
+            known, good = refused[name, fmt, gpu], wrong is not None or fmt in zoo.PLUGGED
+        print(f"{'ok' if good else 'not ok'} {reader}{f' {gpu}' if gpu else ''}: {name} {fmt}"
               + (f": refuses: {known}" if known else "") + ("" if good else f": {wrong}"))
-        if wrong is None and fmt not in ("source", "recipe"):
+        if wrong is None and fmt in zoo.EVERY and gpu == "sm90":
             loads[name].add(fmt)
     return loads
 
@@ -92,13 +108,13 @@ def check_ran(loads, work, models):
               + ("" if good else f": {sorted(said)}, and it loads {sorted(both)}"))
 
 
-def main(what, work, models=None):
+def main(what, work, *more):
     if what == "jobs":
         jobs(work)
         return
     loads = judge(what, work)
-    if what == "vllm" and models:
-        check_ran(loads, work, models)
+    if what == "vllm" and more:
+        check_ran(loads, work, *more)
 
 
 if __name__ == "__main__":

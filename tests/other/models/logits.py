@@ -56,7 +56,7 @@ def attempt(function, *args):
         return " ".join(f"{type(error).__name__}: {error}".split())[:300]
 
 
-def job(name, source, unpacked, outputs):
+def job(name, source, unpacked, outputs, **_):
     def tell(what, **found):
         print("@" + json.dumps({"name": name, "format": what, **found}), flush=True)
 
@@ -66,7 +66,7 @@ def job(name, source, unpacked, outputs):
         return
     for fmt, path in unpacked.items():
         back = attempt(logits, path, name)
-        own = attempt(logits, outputs[fmt], name) if fmt in outputs else None
+        own = attempt(logits, outputs[fmt], name) if fmt in outputs and fmt not in zoo.UNREAD else None
         if isinstance(back, str):
             tell(fmt, unpacked=back, output=None)
             continue
@@ -81,8 +81,9 @@ def main():
     os.environ["HF_HUB_OFFLINE"] = "1"
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
-    for line in sys.stdin:
-        job(**json.loads(line))
+    for line in map(json.loads, sys.stdin):
+        if "gpu" not in line:
+            job(**line)
 
 
 if __name__ == "__main__":

@@ -67,11 +67,19 @@ def as_published(path, name):
     files.save_file(tensors, file, {"format": "pt"})
 
 
-def retype(path, kind):
+def merge(config, keys):
+    for key, value in keys.items():
+        if isinstance(value, dict) and isinstance(config.get(key), dict):
+            merge(config[key], value)
+        else:
+            config[key] = value
+
+
+def retype(path, keys):
     file = os.path.join(path, "config.json")
     with open(file, encoding="utf-8") as f:
         config = json.load(f)
-    config["model_type"] = kind
+    merge(config, keys)
     with open(file, "w", encoding="utf-8") as f:
         json.dump(config, f)
 

@@ -1,112 +1,49 @@
 """Loads models and their conversions with vLLM's real loader, and compares every parameter.
 
-    vllm_load.py DRIVER CAPABILITY < JOBS
+    vllm_load.py DRIVER < JOBS
 
-JOBS: lines of JSON, {"name", "source": DIR, "outputs": {FORMAT: DIR}}. The source is loaded
-unquantized, then each output, strictly. What vLLM holds of a converted weight is decoded, from its
-names and dtypes alone, and compared with the source's; everything else has to be equal.
-Prints `@{"name", "format", "worst", "converted"}`, or "error" in place of the figures.
+JOBS: lines of JSON, {"name", "source": DIR, "outputs": {FORMAT: DIR}, "plugged": {FORMAT: [STOCK, DIR]}};
+with "gpu": "sm80" or "sm100" on such a one, else on SM90.
+The source is loaded unquantized, then each output, strictly. What vLLM holds of a converted weight is
+decoded (decode.py) and compared with the source's; everything else has to be equal. What the plug-in
+hands to kernels has to be what stock vLLM makes of the interchange checkpoint STOCK, byte for byte.
+Prints `@{"name", "gpu", "format", "worst", "converted"}` or, of the plug-in, "operands" in place of
+these two, or "error".
+
+vLLM is imported once; a process is forked off for each model, JOBS_AT_ONCE of them side by side.
 """
 import json
 import os
+import signal
 import sys
+import tempfile
 import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(1, os.path.join(HERE, "..", "vllm"))
+import compare as operands  # noqa: E402
 import load  # noqa: E402
 import pretend  # noqa: E402
 import zoo  # noqa: E402
+from decode import decoded  # noqa: E402
 
-E2M1 = (0, .5, 1, 1.5, 2, 3, 4, 6)
-
-
-def spread(scales, shape, blocks):
-    """One scale of each block, for each element; the last blocks may be cut."""
-    for axis in (-2, -1):
-        scales = scales.repeat_interleave(blocks[axis], dim=axis)
-    return scales[..., :shape[-2], :shape[-1]]
+GPU = "sm90"
+SECONDS = 1200  # for one model in all formats
 
 
-def codes_of_int(packed, bits):
-    import torch
-
-    shifts = torch.arange(0, 32, bits)
-    codes = (packed[..., None] >> shifts) & (2 ** bits - 1)
-    return codes.flatten(-2).float() - 2 ** (bits - 1)
-
-
-def codes_of_fp4(packed):
-    import torch
-
-    nibbles = torch.stack([packed & 15, packed >> 4], -1).flatten(-2).long()
-    values = torch.tensor(E2M1 + tuple(-v for v in E2M1))
-    return values[nibbles]
-
-
-def powers(scales):
-    import torch
-
-    return torch.exp2(scales.float() - 127) if scales.dtype == torch.uint8 else scales.float()
-
-
-def divisor(params, at, codes):
-    """NVFP4's second scale, of each expert; parts that vLLM holds as one must agree."""
-    found = params.get(at + "weight_global_scale")
-    if found is None:
-        return 1
-    found = found.float().reshape(codes.shape[0] if codes.dim() == 3 else 1, -1)
-    if not (found == found[:, :1]).all():
-        raise ValueError(f"{at}: global scales of the parts differ: {found.tolist()}")
-    return found[:, :1, None] if codes.dim() == 3 else found[0, 0]
-
-
-def of_whole(scale, codes):
-    """One scale of each weight: of parts that vLLM holds as one they must agree."""
-    parts = scale.float().reshape(codes.shape[0] if codes.dim() == 3 else 1, -1)
-    if not (parts == parts[:, :1]).all():
-        raise ValueError(f"scales of the parts differ: {parts.tolist()}")
-    return codes * (parts[:, :1, None] if codes.dim() == 3 else parts[0, 0])
-
-
-def decoded(params, at, columns):
-    """float32 of the weight whose parameters begin with `at`; None if it is not converted."""
-    import torch
-
-    words = params.get(at + "qweight")
-    if words is not None and words.dim() == 2 and 8 * words.shape[0] == columns:  # GPTQ
-        codes = codes_of_int(words.T.contiguous(), 4)
-        return codes * spread(params[at + "scales"].float().T, codes.shape,
-                              {-2: 1, -1: columns // params[at + "scales"].shape[0]})
-    packed, plain = params.get(at + "weight_packed"), params.get(at + "weight")
-    scale = params.get(at + "weight_scale_inv", params.get(at + "weight_scale"))
-    if packed is not None:
-        codes = (codes_of_int(packed, 32 * packed.shape[-1] // columns)
-                 if packed.dtype == torch.int32 else codes_of_fp4(packed))
-    elif plain is not None and plain.dtype == torch.float8_e4m3fn:
-        codes = plain.float()
-    else:
-        return None
-    if plain is not None and scale.dim() < codes.dim():
-        return of_whole(scale, codes)
-    n, k = scale.shape[-2:]
-    blocks = {-2: 1 if n == codes.shape[-2] else 128,
-              -1: 128 if n != codes.shape[-2] else codes.shape[-1] // k}
-    return codes * spread(powers(scale), codes.shape, blocks) / divisor(params, at, codes)
-
-
-def compare(source, params):
+def compare(source, params, widths):
     """(worst relative error, how many weights are converted)."""
     import torch
 
     worst, count = 0.0, 0
     for name, want in source.items():
         at = name[:-len("weight")] if name.endswith("weight") else name + "?"
-        got = decoded(params, at, want.shape[-1])
+        got = decoded(params, at, want.shape, widths.get(at))
         if got is None:
             if name not in params:
                 raise ValueError(f"{name} is neither plain nor decoded")
-            if not torch.equal(params[name], want):
+            rows = next((rows for end, rows in zoo.PADDED.items() if name.endswith(end)), None)
+            if not torch.equal(params[name][:rows], want[:rows]):
                 raise ValueError(f"{name} is not the source's")
             continue
         want = want.float()
@@ -117,65 +54,150 @@ def compare(source, params):
     return worst, count
 
 
-def parameters(path, strict):
+def options_of(path):
+    """Of the engine, by what the model's attention is."""
+    with open(os.path.join(path, "config.json"), encoding="utf-8") as f:
+        keys = f.read()
+    if '"index_topk"' in keys:  # sparse attention: its backend is chosen by the model
+        return {"attention_backend": None}
+    return {"attention_backend": "TRITON_MLA"} if '"kv_lora_rank"' in keys else {}
+
+
+def built(path, strict, **options):
+    """(configuration, model that has no weights yet)."""
     import vllm.platforms
+
+    from vllm.v1.worker.workspace import init_workspace_manager
+
+    init_workspace_manager("cpu")
+    options = {**options_of(path), **options}
+    if options.get("attention_backend", "") is None:
+        vllm.platforms._current_platform.device_type = "cpu"  # it makes buffers there
+    config = load.engine(path, 1, options, strict)
+    try:
+        return config, load.build(config, 1, 0, 20000 + os.getpid() % 10000)
+    finally:
+        vllm.platforms._current_platform.device_type = "cuda"
+
+
+def parameters(path, strict):
+    """({name: parameter}, {where a weight's parameters begin: rows of its parts})."""
     from vllm.config import set_current_vllm_config
     from vllm.model_executor.model_loader import get_model_loader
 
-    with open(os.path.join(path, "config.json"), encoding="utf-8") as f:
-        keys = f.read()
-    backend = {"attention_backend": "TRITON_MLA"} if '"kv_lora_rank"' in keys else {}
-    if '"index_topk"' in keys:  # sparse attention: its backend is chosen by the model
-        backend = {"attention_backend": None}
-        vllm.platforms._current_platform.device_type = "cpu"  # it makes buffers there
-    config = load.engine(path, 1, backend, strict)
-    try:
-        model = load.build(config, 1, 0, 29777)
-    finally:
-        vllm.platforms._current_platform.device_type = "cuda"
+    config, model = built(path, strict)
     with set_current_vllm_config(config):
         get_model_loader(config.load_config).load_weights(model, config.model_config)
-    return {name: p.detach() for name, p in model.named_parameters()}
+    widths = {name + ".": module.logical_widths for name, module in model.named_modules()
+              if getattr(module, "logical_widths", None)}
+    return {name: p.detach() for name, p in model.named_parameters()}, widths
 
 
-def job(name, source, outputs, **_):
-    def tell(what, function):
+def handed(path, capability, out, **options):
+    """Saves all operands of kernels."""
+    import torch
+
+    config, model = built(path, False, **options)
+    moved = load.load(config, model)
+    found = {}
+    for name, module in model.named_modules():
+        values = load.operands(module, getattr(module, "quant_method", None), capability, name)
+        if values:
+            found[name] = {key: load.plain(value) for key, value in values.items()}
+    torch.save(found, out)
+    return moved
+
+
+class Job:
+    """One model, in a process of its own."""
+
+    def __init__(self, name, source, outputs, plugged=None, gpu=GPU, **_):
+        self.gpu, self.name, self.source = gpu, name, source
+        self.outputs, self.plugged, self.plain = outputs, plugged or {}, {}
+
+    def tell(self, what, function, *args):
         try:
-            found = function()
+            found = function(*args)
         except Exception as error:  # pylint: disable=broad-except
             traceback.print_exc()
             text = " ".join(f"{type(error).__name__}: {error}".split())[:600]
             found = {"error": text}
-        print("@" + json.dumps({"name": name, "format": what, **found}), flush=True)
-        return found
+        print("@" + json.dumps({"name": self.name, "gpu": self.gpu, "format": what, **found}),
+              flush=True)
+        return "error" not in found
 
-    def of_source():
-        plain.update(parameters(source, True))
+    def of_source(self):
+        self.plain = parameters(self.source, True)[0]
         return {}
 
-    def of_output(fmt, path):
-        # Strictly but for NVFP4, of whose activations vLLM registers scales that nothing reads.
-        strict = fmt != "nvfp4-ct" and name not in zoo.UNCOUNTED
-        worst, count = compare(plain, parameters(path, strict))
+    def of_output(self, fmt, path):
+        # Strictly but where vLLM registers what nothing reads: scales of activations for NVFP4, biases
+        # of experts for GPTQ.
+        strict = fmt not in ("nvfp4-ct", "gptq") and self.name not in zoo.UNCOUNTED
+        worst, count = compare(self.plain, *parameters(path, strict))
         if not count:
             raise ValueError("nothing is converted")
         return {"worst": worst, "converted": count}
 
-    plain = {}
-    if "error" in tell("source", of_source):
-        return
-    for fmt, path in outputs.items():
-        tell(fmt, lambda fmt=fmt, path=path: of_output(fmt, path))
+    def of_plugin(self, fmt, stock, path):
+        options = zoo.PLUGGED[fmt][1]
+        with tempfile.TemporaryDirectory() as work:
+            saved = [os.path.join(work, f"{side}.pt") for side in ("stock", "plugin")]
+            handed(stock, int(self.gpu[2:]), saved[0], **options)
+            moved = handed(path, int(self.gpu[2:]), saved[1])
+            wrong, count, _ = operands.compare(*saved, "", "")
+        if moved or wrong or not count:
+            raise ValueError(f"{moved} bytes moved, {count} operands, {len(wrong)} differ: "
+                             f"{'; '.join(wrong[:3])}")
+        return {"operands": count}
+
+    def run(self):
+        if self.gpu != GPU:
+            pretend.become(int(self.gpu[2:]))
+        if self.tell("source", self.of_source):
+            for fmt, path in self.outputs.items():
+                self.tell(fmt, self.of_output, fmt, path)
+            for fmt, (stock, path) in self.plugged.items():
+                self.tell(fmt, self.of_plugin, fmt, stock, path)
 
 
-def main(driver, capability):
-    pretend.platform(driver, int(capability), 1)
+def fork(line):
+    pid = os.fork()
+    if pid:
+        return pid
+    signal.alarm(SECONDS)
+    try:
+        Job(**json.loads(line)).run()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)  # vLLM's threads have nothing to finish
+
+
+def wait_for_one(running):
+    pid, status = os.wait()
+    line = json.loads(running.pop(pid))
+    if status:
+        print("@" + json.dumps({"name": line["name"], "gpu": line.get("gpu", GPU), "format": "source",
+                                "error": f"its process ended with {status}"}), flush=True)
+
+
+def main(driver):
+    pretend.platform(driver, int(GPU[2:]), 1)
     import torch
+    import vllm.model_executor.model_loader  # noqa: F401
+    from vllm.plugins import load_general_plugins
 
     torch.set_num_threads(1)
+    load_general_plugins()
     pretend.operators()
+    running = {}
     for line in sys.stdin:
-        job(**json.loads(line))
+        if len(running) == int(os.environ.get("JOBS_AT_ONCE", "2")):
+            wait_for_one(running)
+        running[fork(line)] = line
+    while running:
+        wait_for_one(running)
 
 
 if __name__ == "__main__":

@@ -4,36 +4,9 @@ MODELS: {name: (model_type, what its config says otherwise than COMMON)}. Sizes 
 format converts something: inputs in multiples of 128, heads of 64. A dict is a part of the config.
 """
 
-COMMON = {
-    "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2,
-    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 512,
-    "max_position_embeddings": 256, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
-}
-MOE = {"num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2,
-       "moe_intermediate_size": 256}
-MLA = {"q_lora_rank": 256, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
-       "v_head_dim": 128, "num_key_value_heads": 4, "head_dim": 64}
-DEEPSEEK = {**MLA, "n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2,
-            "moe_intermediate_size": 256, "first_k_dense_replace": 1, "n_group": 1,
-            "topk_group": 1}
-NOAUX = {"topk_method": "noaux_tc", "scoring_func": "sigmoid"}
-VISION = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2,
-          "num_attention_heads": 2, "image_size": 56, "patch_size": 14}
-QWEN_VISION = {"depth": 2, "hidden_size": 128, "intermediate_size": 256, "num_heads": 2,
-               "patch_size": 14, "out_hidden_size": 256}
-LINEAR_ATTENTION = {"linear_num_key_heads": 2, "linear_num_value_heads": 4,
-                    "linear_key_head_dim": 64, "linear_value_head_dim": 64,
-                    "layer_types": ["linear_attention", "full_attention"],
-                    "full_attention_interval": 2}
-MROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0,
-                             "mrope_section": [8, 12, 12]}}
-MAMBA2 = {"mamba_d_state": 128, "mamba_n_heads": 8, "mamba_d_head": 64, "mamba_n_groups": 1,
-          "mamba_expand": 2, "mamba_chunk_size": 16}
-
-
-def text(**changes):
-    return {"text_config": {**COMMON, **changes}}
-
+import zoo_more
+from sizes import (COMMON, DEEPSEEK, LINEAR_ATTENTION, MAMBA2, MOE, MROPE, NOAUX, QWEN_VISION, VISION,
+                   text)
 
 MODELS = {
     "bamba": ("bamba", {**MAMBA2, "attn_layer_indices": [1]}),
@@ -93,7 +66,8 @@ MODELS = {
                             "layer_types": ["sliding_attention", "full_attention"]}),
     "granite": ("granite", {}),
     "granitemoe": ("granitemoe", {**MOE, "intermediate_size": 256}),
-    "hunyuan_moe": ("hunyuan_v1_moe", {**MOE, "intermediate_size": 256, "moe_topk": [2, 2], "num_shared_expert": [1, 1]}),
+    "hunyuan_moe": ("hunyuan_v1_moe", {**MOE, "intermediate_size": 256, "moe_topk": [2, 2],
+                                       "num_shared_expert": [1, 1]}),
     "idefics3": ("idefics3", {**text(model_type="llama"), "image_token_id": 500,
                               "vision_config": VISION, "scale_factor": 2}),
     "internvl": ("internvl", {"text_config": {**COMMON, "model_type": "qwen2"},
@@ -187,6 +161,7 @@ MODELS = {
                           "hybrid_layer_ids": [1],
                           "num_mem_blocks": 1, "use_mamba_kernels": False, "num_key_value_heads": 4,
                           "layers_block_type": ["mamba", "hybrid", "mamba"]}),
+    **zoo_more.MODELS,
 }
 
 # Published checkpoints have stacks of experts the other way round than transformers 5 saves them,
@@ -197,36 +172,75 @@ RENAMED = {
                     ("model.norm.", "norm."), ("model.hc_head.hc_", "hc_head_"),
                     (".attn.norm.", ".attn.kv_norm.")),
     "gemma3_images": (("vision_tower.", "vision_tower.vision_model."),),
+    "hy_v4": ((".mlp.linear_gate.", ".mlp.gate_proj."),
+              (".shared_experts.linear_gate.", ".shared_experts.gate_proj."),
+              ("model.hc_pre.hc_head.", "model.hc_head."),
+              (".hc_pre.hc_attn_layer.", ".hc_attn_layer.hc_pre."),
+              (".hc_pre.hc_mlp_layer.", ".hc_mlp_layer.hc_pre.")),
+    "kimi_linear": (("layers.0.block_sparse_moe.", "layers.0.mlp."),),
+    "qwen2_audio": (("language_model.model.model.", "language_model.model."),),
+    "minimax_m3": ((".block_sparse_moe.fc", ".mlp.fc"),
+                   ("layers.0.block_sparse_moe.", "layers.0.mlp.")),
     "kimi_k25": (("language_model.model.blocks.", "language_model.model.layers."),
                  ("model.mm_projector.", "mm_projector.")),
     **{name: (("vision_tower.", "vision_tower.vision_model."),)
-       for name in ("llava", "llava_next", "llava_onevision", "paligemma")},
+       for name in ("cohere2_vision", "llava", "llava_next", "llava_onevision", "paligemma")},
 }
 
-# Models of which nothing is converted: convert says so, with status 4.
-KEPT = ("gpt2",)
+# What `make test-models` takes when no model is named.
+DEFAULT = ("llama", "llama4", "mistral3", "mixtral", "qwen2", "qwen3_score", "qwen3_moe", "qwen3_vl",
+           "qwen3_5", "qwen4_exp", "deepseek_v3", "glm4_moe", "glm5_next", "gpt_oss", "gemma3_images",
+           "gemma4_images", "minimax_m3", "hy_v3", "nemotron_h", "xlm_roberta_score")
+# What is loaded for other GPUs, too.
+EVERYWHERE = ("mixtral", "llama", "deepseek_v3", "gpt_oss")
+# transformers reads these with a package that needs a GPU.
+UNREAD = ("gptq", "awq")
 
 # Cosines of logits that are less near than others' in formats of 4 bits, with weights as near.
 NOISY = {"gemma4_images": 0.7}
 
 # vLLM runs these through transformers, and counts shared experts under other names than it loads.
-UNCOUNTED = ("hunyuan_moe",)
+UNCOUNTED = ("dots1", "hunyuan_moe", "mistral4", "solar_open")
+
+# vLLM adds rows to these behind those of the file, and leaves them as they are: {end: rows of the file}.
+PADDED = {"input_mix_weight_down_block_inject.weight": 132}
 
 # Models with another head than that of language.
-CLASSES = {"qwen3_score": "AutoModelForSequenceClassification"}
+CLASSES = {"qwen3_score": "AutoModelForSequenceClassification", **zoo_more.CLASSES}
 
-# Published checkpoints of these have another model_type in config.json than transformers has.
-RETYPED = {"kimi_k2": "kimi_k2"}
+# What config.json of published checkpoints says otherwise than transformers'.
+RETYPED = {"kimi_k2": {"model_type": "kimi_k2"},
+           **zoo_more.RETYPED}
 
-EVERY = ("w4a8-ct", "fp8-deepseek", "fp8-ct", "mxfp8-ct", "mxfp4-ct", "nvfp4-ct")
+EVERY = ("w4a16-ct", "w8a16-ct", "gptq", "awq", "w4a8-ct", "int8-ct", "fp8-dynamic-ct",
+         "fp8-tensor-ct", "fp8-deepseek", "fp8-ct", "mxfp8-ct", "mxfp4-ct", "nvfp4-ct")
+# Beside these a dense model and one of experts in what `tilepack recipe` chooses of two formats at 6 bits.
+RECIPE, BY_RECIPE = "recipe", ("llama", "mixtral")
+# {kernel-ready format: (interchange format whose codes it takes over, how vLLM is told to take the
+# same kernel, what `convert` is told for the interchange checkpoint, and for this one)}, on SM90. vLLM's
+# kernel for W4A8 does not take the rows of latent attention.
+MARLIN = {"linear_backend": "marlin", "moe_backend": "marlin"}
+PLUGGED = {
+    "w4a16-marlin": ("w4a16-ct", MARLIN, (), ()),
+    "w8a16-marlin": ("w8a16-ct", MARLIN, ("--set", "group=128"), ("--set", "group=128")),
+    "fp8-marlin-channel": ("fp8-dynamic-ct", MARLIN, (), ()),
+    "mxfp8-marlin": ("mxfp8-ct", MARLIN, (), ()),
+    "mxfp4-marlin": ("mxfp4-ct", MARLIN, (), ()),
+    "nvfp4-marlin": ("nvfp4-ct", MARLIN, (), ()),
+    "w4a8-cutlass": ("w4a8-ct", {}, ("--exclude", "_a_proj"), ("--set", "scale=cpu")),
+}
 # What readers are known to refuse or misread: {(reader, name): ((formats, a part of what the
 # test says), ...)}, None where it loads after all; "source" stands for the model before it is
 # converted.
 KNOWN = {
     ("vllm", "bamba"): ((("source",), "does not dispatch through"),),  # removed in vLLM 0.23
     ("vllm", "dbrx"): ((("source",), "KeyError"),),
-    ("vllm", "deepseek_v4"): ((("fp8-deepseek",), "must match the size of tensor"),),
-    ("vllm", "mistral3"): ((("fp8-deepseek",), "no module or parameter named"),),
+    # Rows of one group, whose scales are stored as those of two.
+    **{("vllm", name): ((("w4a16-marlin",), "b_scales: shape"),)
+       for name in ("gemma3_images", "mistral3")},
+    # The plug-in says it in one sentence when it loads: keys that are values, and few heads.
+    ("vllm", "gemma4_images"): ((tuple(PLUGGED), "is not packed"),),
+    ("vllm", "qwen3_5"): ((tuple(PLUGGED), "are not whole tiles of 64"),),
     # Rows that are no multiple of 128: it derives another size of blocks.
     **{("transformers", name): ((("fp8-deepseek",), "automatic conversion of the weights"),)
        for name in ("bamba", "deepseek_v2", "deepseek_v3", "deepseek_v32", "falcon_h1", "glm5",

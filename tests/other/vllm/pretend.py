@@ -19,6 +19,28 @@ class Stream:
     """Some models make one to run experts side by side."""
 
 
+def answering(value):
+    return classmethod(lambda cls, *args, **kwargs: value)
+
+
+def become(capability):
+    """Another GPU than that of platform(), before anything of it was asked for."""
+    import torch
+    import vllm.platforms
+    from vllm.platforms.interface import DeviceCapability
+
+    major, minor = divmod(capability, 10)
+    name, processors = NAMES[major]
+    for key, answer in {"get_device_capability": DeviceCapability(major, minor),
+                        "get_device_name": name, "num_compute_units": processors}.items():
+        setattr(type(vllm.platforms._current_platform), key, answering(answer))
+    properties = torch.cuda.get_device_properties()
+    properties.name, properties.major, properties.minor = name, major, minor
+    properties.multi_processor_count = processors
+    torch.cuda.get_device_capability = lambda device=None: (major, minor)
+    torch.cuda.get_device_name = lambda device=None: name
+
+
 def platform(driver, capability, ranks):
     """Before anything asks vLLM for its platform."""
     ctypes.CDLL(driver, mode=ctypes.RTLD_GLOBAL)
@@ -39,8 +61,6 @@ def platform(driver, capability, ranks):
             "DeviceCommunicatorBase",
     }
 
-    def answering(value):
-        return classmethod(lambda cls, *args, **kwargs: value)
     pretended = type("Pretended", (CudaPlatformBase,),
                      {key: answering(value) for key, value in answers.items()})
     vllm.platforms._current_platform = pretended()
