@@ -140,7 +140,8 @@ LINES: dict[str, dict[str, str]] = {
         "model_file": "read what is known of the model from FILE",
         "quantizer_file": "also know the quantizer that FILE describes; repeatable",
         "search": (
-            "try several scales for each block, take the best (default: none) [none|mse|w4a8]"
+            "try several scales for each block, take the best (default for NVFP4 of plain weights: "
+            "mse, else none) [none|mse|w4a8]"
         ),
         "signed": "with --search: allow negative scales (int4 only)",
         "importance": "with --search: how to weigh errors: magnitude, none, or a file",
