@@ -295,9 +295,9 @@ const struct tp_option tp_option_rows[] = {
     {.heading = "Quality",
      .name = "search", .value = "HOW", .kind = TP_OPT_CHOICE, .commands = MAKES,
      .field = FIELD(search), .complete = TP_COMPLETE_WORDS,
-     .words = "none|mse|w4a8", .help = "try several scales for each block, take the best (default "
-                                       "for NVFP4 of plain weights: mse, else none)",
-     .more = "'mse' takes the least error of code times scale, 'w4a8' (int4 only) that of what "
+     .words = "none|mse|w4a8", .help = "take the best of several scales for each block",
+     .more = "By default plain weights have 'mse' in formats of NVFP4, and all else has none. 'mse' "
+             "takes the least error of code times scale, 'w4a8' (int4 only) that of what "
              "vLLM's W4A8 kernel computes. 'none' takes the scale that follows from the largest "
              "value, as the original libraries do. The bytes mean what they always do, so that "
              "every reader can use them. FP8 and MXFP8 scales are the best already."},
