@@ -34,7 +34,8 @@ on top.
   their moments, too (*feedback*: `samples/moments.py` writes both); *signed* is `--signed`.
 * Formats with the same codes have the same values
   ([Formats of the same values](#formats-of-the-same-values)).
-* *Mean* is the mean of the changes of KL in the models against *none* of the same format.
+* *Mean* is the mean of the changes of KL against *none* of the same format, in the models that were
+  measured with both. A dash was not measured.
 
 """
 
