@@ -139,9 +139,7 @@ LINES: dict[str, dict[str, str]] = {
         "stacks": "how stacks of experts lie in the source [enk|ekn]",
         "model_file": "read what is known of the model from FILE",
         "quantizer_file": "also know the quantizer that FILE describes; repeatable",
-        "search": (
-            "try several scales for each block, take the best (default: none) [none|mse|w4a8]"
-        ),
+        "search": "take the best of several scales for each block [none|mse|w4a8]",
         "signed": "with --search: allow negative scales (int4 only)",
         "importance": "with --search: how to weigh errors: magnitude, none, or a file",
         "requantize": "allow lossy conversion of weights that are already quantized",

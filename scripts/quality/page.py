@@ -30,12 +30,15 @@ standard error; that of the difference of two rows is smaller, because the text 
 ([Differences](#differences)). Only weights are quantized: what W4A8 and W4A4 do to activations comes
 on top.
 
-* *None* is `tilepack convert` without a search; the others are `--search mse` with `--importance`
-  *magnitude* or none (*plain*), which need no data, with E[x^2] of the inputs (*importance*), or with
-  their moments, too (*feedback*: `samples/moments.py` writes both); *signed* is `--signed`.
+* *None* is `--search none`; the others are `--search mse` with `--importance` *magnitude* or none
+  (*plain*), which need no data, with E[x^2] of the inputs (*importance*), or with their moments, too
+  (*feedback*: `samples/moments.py` writes both); *signed* is `--signed`.
+* NVFP4 of plain weights has *plain* by default, as it is better than *none* by more than two standard
+  errors in each model; all else has *none*.
 * Formats with the same codes have the same values
   ([Formats of the same values](#formats-of-the-same-values)).
-* *Mean* is the mean of the changes of KL in the models against *none* of the same format.
+* *Mean* is the mean of the changes of KL against *none* of the same format, in the models that were
+  measured with both. A dash was not measured.
 
 """
 

@@ -32,11 +32,16 @@ static enum tp_code parse_shapes(const struct tp_options *o, struct tp_box3 *sha
     return TP_OK;
 }
 
+static bool searches(const struct tp_options *o)
+{
+    return o->search && strcmp(o->search, "none") != 0;
+}
+
 /* The search for every codec that has it, with the importance that convert would take. */
 static void choose_search(const struct tp_options *o, struct tp_bench_options *options)
 {
     const struct tp_search_words words = {.search = o->search};
-    options->searched = strcmp(o->search, "none") != 0;
+    options->searched = searches(o);
     for (int codec = 0; codec < TP_CODEC_COUNT && options->searched; codec++) {
         struct tp_search_choice choice;
         struct tp_err none = {0};
@@ -115,7 +120,7 @@ static void print_line(const struct widths *w, const struct tp_bench_case *c,
 static void print_head(const struct tp_options *o, int device, const struct widths *w)
 {
     char name[TP_BENCH_NAME];
-    const bool searched = device == TP_BENCH_CPU && strcmp(o->search, "none") != 0;
+    const bool searched = device == TP_BENCH_CPU && searches(o);
     if (device == TP_BENCH_CPU)
         printf("CPU, %u thread%s; GB/s of bytes in and out, ceiling: a copying loop of the same "
                "bytes;\ninputs from memory, outputs to a buffer of the thread (far: the fraction "

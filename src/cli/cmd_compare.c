@@ -21,7 +21,10 @@ static enum tp_code make_request(const struct tp_options *o, const struct tp_for
 {
     *request = (struct tp_request){.requantize = true, .keep_nonfinite = true, .bare = true,
                                    .outline = !o->full};
+    const struct tp_search_words unsaid = {0};
     enum tp_code code = tp_request_to(request, format->name, NULL, 0, err);
+    if (code == TP_OK)
+        code = tp_request_search(request, &unsaid, err);
     return code ? code : tp_request_choice(o, request, err);
 }
 

@@ -320,11 +320,13 @@ const struct tp_option tp_option_rows[] = {
              "the error is about what predictions lose. Without a file all inputs count alike, and "
              "the text says so."},
     {.name = "search", .value = "HOW", .kind = TP_OPT_CHOICE, .commands = MAKES,
-     .field = FIELD(search), .initial = "none", .complete = TP_COMPLETE_WORDS,
-     .words = "none|mse|w4a8", .help = "try several scales for each block, take the best",
-     .more = "'mse' takes the least error of code times scale, 'w4a8' (int4 only) that of what "
-             "vLLM's W4A8 kernel computes. The bytes mean what they always do, so that every "
-             "reader can use them. FP8 and MXFP8 scales are the best already."},
+     .field = FIELD(search), .complete = TP_COMPLETE_WORDS,
+     .words = "none|mse|w4a8", .help = "take the best of several scales for each block",
+     .more = "By default plain weights have 'mse' in formats of NVFP4, and all else has none. 'mse' "
+             "takes the least error of code times scale, 'w4a8' (int4 only) that of what "
+             "vLLM's W4A8 kernel computes. 'none' takes the scale that follows from the largest "
+             "value, as the original libraries do. The bytes mean what they always do, so that "
+             "every reader can use them. FP8 and MXFP8 scales are the best already."},
     {.name = "signed", .kind = TP_OPT_FLAG, .commands = MAKES, .field = FIELD(is_signed),
      .help = "with --search: allow negative scales (int4 only)",
      .more = "A little less error again, but not every reader takes negative scales: vLLM's "
@@ -421,7 +423,7 @@ const struct tp_option tp_option_rows[] = {
      .field = FIELD(compared), .complete = TP_COMPLETE_FORMAT,
      .help = "a format to compare; repeatable (default: all that are written)"},
     {.name = "search", .value = "HOW", .kind = TP_OPT_CHOICE, .commands = BIT(BENCH),
-     .field = FIELD(search), .initial = "none", .complete = TP_COMPLETE_WORDS,
+     .field = FIELD(search), .complete = TP_COMPLETE_WORDS,
      .words = "none|mse|w4a8", .help = "measure conversions that search, beside those that do not",
      .more = "Only formats that have this search are measured, with the importance that convert "
              "takes when none is named."},

@@ -474,7 +474,7 @@ static enum tp_code check_together(struct parser *p)
     if (o->recipe && o->set.count)
         return need(p, "--set and --recipe exclude each other",
                     "a rule of the recipe carries its own parameters");
-    if (o->recipe && (strcmp(o->search, "none") != 0 || o->is_signed || o->importance))
+    if (o->recipe && (o->search || o->is_signed || o->importance))
         return need(p, "--search, --signed and --importance go with --to",
                     "give the rules of the recipe \"search\", \"signed\", \"importance\"");
     if (o->command == TP_CMD_VERIFY && o->importance && !o->against)

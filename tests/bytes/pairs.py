@@ -392,7 +392,8 @@ def error_of(unit, source):
 def converted(work, src, out, options):
     """The result, or None: 4 is the only other status that is right."""
     done = tool.run("convert", work.at(src), "-o", work.at(out), "--quiet", "--force", "--jobs",
-                    "1", "--weights-only", "--merged", "convert", *options, check=False)
+                    "1", "--weights-only", "--merged", "convert", "--search", "none", *options,
+                    check=False)
     if done.returncode not in (0, 4):
         raise Mismatch(f"status {done.returncode}: {done.stderr}")
     return None if done.returncode else oracle.Checkpoint(tool.shards(work.at(out)))

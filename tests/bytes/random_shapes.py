@@ -417,7 +417,7 @@ class Search:
     def __init__(self, rng, job):
         self.kind = job.search and str(rng.choice(["none", "magnitude", "file"]))
         self.signed = bool(job.search and job.to.startswith("w4a") and rng.integers(2))
-        self.words = ["--search", job.search] + ["--signed"] * self.signed if job.search else []
+        self.words = ["--search", job.search or "none"] + ["--signed"] * self.signed
         self.file = {}
 
     def importance(self, rng, name, k):

@@ -310,7 +310,7 @@ def sampled_figures(rng):
                                 "--search", "mse", "--json", *more)
                 said.append([json.loads(done.stdout)[key] for key in FIGURES[:2]])
             plain = work.at(fmt + "-none.safetensors")
-            tool.run("convert", src, "-o", plain, "--to", fmt, "--include", ".")
+            tool.run("convert", src, "-o", plain, "--to", fmt, "--include", ".", "--search", "none")
             rows = sample_of(values, fmt)
             read = [seen(work, path, values, rows) for path in (dst, plain)]
             off = max(abs(a - b) for a, b in zip(said[0], read))
@@ -472,6 +472,57 @@ def stored(path):
     return {name: t.data for name, t in tool.load(path)[0].items()}
 
 
+# ---- without a word ------------------------------------------------------------------
+
+def searches_of(path):
+    """What the descriptors say of searches."""
+    params = [d["params"] for d in json.loads(tool.load(path)[1]["tilepack.descriptors"]).values()]
+    return {tuple(p.get(key) for key in ("search", "signed", "importance")) for p in params}
+
+
+def unsaid(work):
+    """Plain weights are searched where NVFP4 is made and nothing is said, and only there; the result
+    knows it, and `--search none` is another conversion."""
+    m, to, mse = work.at("m"), ("--to", "nvfp4-ct"), {("mse", "no", "none")}
+
+    def made(name, *words, src=m):
+        tool.run("convert", src, "-o", work.at(name), "--include", ".", "--weights-only",
+                 *(words if "--recipe" in words else (*words, *(() if "--to" in words else to))))
+        return stored(work.at(name))
+    found, asked, none = made("unsaid"), made("asked", "--search", "mse"), made("no", "--search", "none")
+    tally.check(found == asked != none and searches_of(work.at("unsaid")) == mse and
+                searches_of(work.at("no")) == {(None, None, None)}, "NVFP4 has mse")
+    tally.check(made("weighed", "--importance", work.at("own")) ==
+                made("asks", "--importance", work.at("own"), "--search", "mse") != found,
+                "importance alone is of that search")
+    for name, words in (("unsaid", ()), ("no", ("--search", "none"))):
+        done = tool.run("verify", work.at(name), "--against", m, check=False)
+        tally.check(done.returncode == 0, f"{name}: derived again {done.stderr}")
+        done = tool.run("convert", m, "-o", work.at(name), *to, "--include", ".", "--weights-only", *words)
+        tally.check("complete already" in done.stdout, f"{name}: nothing to do")
+    done = tool.run("convert", m, "-o", work.at("unsaid"), *to, "--include", ".", "--weights-only",
+                    "--search", "none", check=False)
+    tally.check(done.returncode == 7, "without the search it is another conversion")
+    for part in ("1/2", "2/2"):
+        tool.run("convert", m, "-o", work.at("in-parts"), *to, "--part", part, "--include", ".",
+                 "--weights-only")
+    tool.run("merge", work.at("in-parts"))
+    tally.check(stored(work.at("in-parts")) == found, "in parts: the same bytes")
+    for i, more in enumerate(({}, {"search": "none"})):
+        with open(work.at("rule.json"), "w", encoding="utf-8") as f:
+            json.dump({"rules": [{"match": ".", "to": "nvfp4-ct"} | more]}, f)
+        tally.check(made(f"rule-{i}", "--recipe", work.at("rule.json")) == (none if more else found),
+                    f"a rule {more}")
+    made("fp8", "--to", "fp8-ct")  # down_proj alone: experts and what readers merge are kept
+    done = tool.run("plan", work.at("fp8"), *to, "--include", ".", "--weights-only", "--requantize", "--json")
+    searched = {u["name"].split("layers.0.")[-1]: u.get("search") for u in json.loads(done.stdout)["units"]
+                if "layers.0." in u["name"]}
+    tally.check(searched.pop("mlp.down_proj") is None and set(searched.values()) == {"mse"},
+                f"not what is packed {searched}")
+    made("int4", "--to", "w4a8-ct")
+    tally.check(searches_of(work.at("int4")) == {(None, None, None)}, "not int4")
+
+
 # ---- every format --------------------------------------------------------------------
 
 # Their kernels quantize activations by scales that the source here has not.
@@ -615,6 +666,7 @@ def main():
         checkpoint(work)
         recipe(work)
         recipe_folder(work)
+        unsaid(work)
     sampled_figures(np.random.default_rng(5))
     every_format(np.random.default_rng(31))
     return tally.finish()

@@ -112,6 +112,8 @@ for format in fp8-ct w4a8-cutlass nvfp4-trtllm mxfp8-ct; do
     check "errors of $format" measured errors-$format --to $format "$@"
 done
 check "errors of a search" measured searched --to nvfp4-ct --search mse
+convert searched-not --to nvfp4-ct --search none -q
+check "the command says no search" grep -q -- '--to nvfp4-ct --search none' searched-not/README.md
 "$TILEPACK" convert acme/tiny-llama -o one --to fp8-ct -q -j 1 --device cpu
 TILEPACK_DISABLE=avx512,avx2 "$TILEPACK" convert acme/tiny-llama -o plain --to fp8-ct -q --device cpu
 check "one thread has the same card" cmp errors-fp8-ct/README.md one/README.md

@@ -103,9 +103,11 @@ def weights_only(to):
 
 def convert(src, dst, to, sets=None, extra=()):
     """Converts and returns ({name: Tensor}, metadata) of a single-file result, its weights alone
-    where the format wants activation scales."""
+    where the format wants activation scales; without a search, as the original libraries do, unless
+    `extra` names one."""
+    search = () if "--search" in extra else ("--search", "none")
     run("convert", src, "-o", dst, "--to", to, "--quiet", *settings(sets or {}), *weights_only(to),
-        *extra)
+        *search, *extra)
     return load(dst)
 
 

@@ -21,7 +21,7 @@ static enum tp_code make_request(struct tp_trial *trial, bool lossy, struct tp_e
         return code ? code : tp_request_exclude(&trial->request, ".*", err);
     }
     const bool search = advice->search && (lossy || !trial->packed);
-    const struct tp_search_words words = {search ? advice->search : "none",
+    const struct tp_search_words words = {search ? advice->search : NULL,
                                           search && advice->is_signed, NULL};
     trial->made.searched = search;
     enum tp_code code = tp_request_to(&trial->request, trial->made.format->name, advice->set,

@@ -126,10 +126,10 @@ enum tp_code tp_plan_check_importance(struct tp_builder *b);
 enum tp_code tp_plan_largest_input(struct tp_builder *b, const struct tp_unit *unit,
                                    struct tp_view view, float *largest);
 
-/* Determines how the unit's scales are searched: as `search` says when it is encoded (a
+/* Determines how the unit's scales are searched: as the rule says when it is encoded (a
  * codec may have no use for it), as those of its source were when it is taken over. */
 enum tp_code tp_plan_search(struct tp_builder *b, struct tp_unit *unit,
-                            const struct tp_search_choice *search);
+                            const struct tp_rule *rule);
 
 /* Fails for a packed weight that was chosen but cannot be converted for `reason`:
  * to keep it would leave a checkpoint of two kinds. */

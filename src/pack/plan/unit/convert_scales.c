@@ -87,7 +87,7 @@ static enum tp_code encode_instead(struct tp_builder *b, struct tp_unit *unit)
     form.dtype = tp_format_via(rule->format, &rule->settings, weight->form->dtype);
     memset(&form.search, 0, sizeof form.search);
     unit->form = &form;
-    enum tp_code code = tp_plan_search(b, unit, &rule->search);
+    enum tp_code code = tp_plan_search(b, unit, rule);
     unit->form = tp_shared_keep(&b->plan->forms, &form, sizeof form, b->err);
     return code ? code : unit->form ? TP_OK : TP_E_MEMORY;
 }

@@ -269,7 +269,7 @@ enum tp_code tp_unit_finalize(struct tp_builder *b, struct tp_unit *unit, bool g
         reason = tp_plan_bias_reason(b, unit, text, sizeof text);
     enum tp_code code = TP_OK;
     if (!reason)
-        code = tp_plan_search(b, unit, &rule->search);
+        code = tp_plan_search(b, unit, rule);
     uint64_t views = tp_unit_views(unit);
     if (reason && source->form->format)
         code = tp_plan_refuse(b, unit, reason);

@@ -190,6 +190,8 @@ static enum tp_code rule_search(struct tp_request *request, struct tp_rule *rule
         tp_search_choice_make(words, rule->format->op.codec, &rule->search, err);
     if (code == TP_OK)
         code = tp_search_choice_check(&rule->search, &rule->format->op, err);
+    if (code == TP_OK && !words->search && rule->search.search == TP_SEARCH_NONE)
+        code = tp_search_choice_unsaid(rule->format->op.codec, &rule->unsaid, err);
     return code || rule->search.importance != TP_IMPORTANCE_FILE
                ? code
                : name_importance(request, words->importance, err);
@@ -202,15 +204,34 @@ enum tp_code tp_request_search(struct tp_request *request, const struct tp_searc
 }
 
 /* The words of a rule in a recipe or in a recorded request. */
-static enum tp_code read_search(struct tp_request *request, const json_t *json,
-                                struct tp_rule *rule, struct tp_err *err)
+static struct tp_search_words words_of(const json_t *json)
 {
-    struct tp_search_words words = {
+    return (struct tp_search_words){
         .search = json_string_value(json_object_get(json, "search")),
         .is_signed = json_is_true(json_object_get(json, "signed")),
         .importance = json_string_value(json_object_get(json, "importance")),
     };
+}
+
+static enum tp_code read_search(struct tp_request *request, const json_t *json,
+                                struct tp_rule *rule, struct tp_err *err)
+{
+    const struct tp_search_words words = words_of(json);
     return rule_search(request, rule, &words, err);
+}
+
+/* What a recorded rule does not say was not done: it is of a version whose tables said another
+ * thing, or of none. */
+static enum tp_code parse_search(struct tp_request *request, const json_t *json,
+                                 struct tp_rule *rule, struct tp_err *err)
+{
+    const json_t *unsaid = json_object_get(json, "unsaid");
+    struct tp_search_words words = words_of(json), plain = words_of(unsaid);
+    if (!words.search)
+        words.search = "none";
+    enum tp_code code = rule_search(request, rule, &words, err);
+    return code || !unsaid ? code : tp_search_choice_make(&plain, rule->format->op.codec,
+                                                          &rule->unsaid, err);
 }
 
 static enum tp_code rule_settings(const json_t *json, struct tp_rule *rule, struct tp_err *err)
@@ -404,6 +425,15 @@ static void search_json(const struct tp_search_choice *search, json_t *item)
                         json_string(tp_importance_word(search->importance)));
 }
 
+static void unsaid_json(const struct tp_search_choice *unsaid, json_t *item)
+{
+    if (unsaid->search == TP_SEARCH_NONE)
+        return;
+    json_t *search = json_object();
+    search_json(unsaid, search);
+    tp_json_set(item, "unsaid", search);
+}
+
 static const char *const layout_words[] = {
     [TP_STACK_BY_SIZES] = "", [TP_STACK_ENK] = "enk", [TP_STACK_EKN] = "ekn"};
 
@@ -474,6 +504,7 @@ json_t *tp_request_json(const struct tp_request *request)
             if (rule->follows)
                 tp_json_set(item, "follows", json_true());
             search_json(&rule->search, item);
+            unsaid_json(&rule->unsaid, item);
             if (rule->plain)
                 tp_json_set(item, "plain", json_string("convert"));
         } else {
@@ -550,7 +581,7 @@ static enum tp_code parse_rule(struct tp_request *request, const json_t *json, s
     if (!to)
         return TP_OK;
     if ((code = read_plain(json, rule, err)) || (code = recorded_format(json, to, err)) ||
-        (code = set_format(rule, to, err)) || (code = read_search(request, json, rule, err)) ||
+        (code = set_format(rule, to, err)) || (code = parse_search(request, json, rule, err)) ||
         (code = rule_settings(json, rule, err)))
         return code;
     if (!json_is_true(json_object_get(json, "follows")))

@@ -190,9 +190,21 @@ static struct tp_search_choice common_choice(const struct tp_builder *b,
     return first->form->search;
 }
 
-enum tp_code tp_plan_search(struct tp_builder *b, struct tp_unit *unit,
-                            const struct tp_search_choice *search)
+/* What was asked for; where nothing was, plain weights have the search of their codec. Scales of a
+ * single level have none: most lie where e4m3 is coarse, and kernels leave them to the reference. */
+static const struct tp_search_choice *choice_of(const struct tp_builder *b,
+                                                const struct tp_unit *unit,
+                                                const struct tp_rule *rule)
 {
+    const bool asked = rule->search.search != TP_SEARCH_NONE;
+    const bool plain = !tp_weight_at(b, unit->views[0].weight)->form->format;
+    return !asked && plain && !unit->form->op.unit_global ? &rule->unsaid : &rule->search;
+}
+
+enum tp_code tp_plan_search(struct tp_builder *b, struct tp_unit *unit,
+                            const struct tp_rule *rule)
+{
+    const struct tp_search_choice *search = choice_of(b, unit, rule);
     if (unit->form->kind == TP_UNIT_REPACK) {
         unit->form->search = common_choice(b, unit);
         return TP_OK;
@@ -201,8 +213,9 @@ enum tp_code tp_plan_search(struct tp_builder *b, struct tp_unit *unit,
         return TP_OK;
     struct tp_op op = unit->form->op;
     tp_search_choice_op(search, &op);
-    unit->form->needless_search = tp_op_search(&op) == TP_SEARCH_NONE;
-    if (unit->form->needless_search)
+    const bool needless = tp_op_search(&op) == TP_SEARCH_NONE;
+    unit->form->needless_search = needless && search == &rule->search;
+    if (needless)
         return TP_OK;
     unit->form->search = *search;
     enum tp_code code = search->importance == TP_IMPORTANCE_FILE ? from_file(b, unit) : TP_OK;
