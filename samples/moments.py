@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Measures what each weight is multiplied with, for `tilepack convert --importance`, and for `tilepack
-recipe` how much its outputs count.
+"""Measures what each weight is multiplied with, for `tilepack convert --importance`.
 
-    moments.py MODEL TEXT OUT.safetensors [--rank 64] [--window 512] [--device cpu] [--gradients 4]
+    moments.py MODEL TEXT OUT.safetensors [--rank 64] [--window 512] [--device cpu]
 
 Runs a causal language model of transformers once over the whole windows of a text. For each linear
 layer but the head, OUT gets under the name of its weight
@@ -10,8 +9,6 @@ layer but the head, OUT gets under the name of its weight
     NAME       F32 [K]     h, the mean squares of its inputs
     NAME.v     BF16 [K,r]  v, with which the second moments are about diag(h - |v|^2) + v v^T
     NAME.amax  F32 []      the largest magnitude of its inputs
-    NAME.gradient  F32 []  with --gradients N, of the first N windows: the mean square of the gradients
-                           of its outputs, of the loss of tokens that the model itself predicts
 
 and, for a stack of experts under llama.cpp's name of it, [E,K], [E,K,r] and [E]. No K x K matrix is
 made: moments are seen through 2 r random vectors (Nystroem). An expert that saw fewer tokens than
@@ -87,34 +84,6 @@ def collect(model, windows, opt):
     return seen
 
 
-def gradients(model, windows):
-    """{name of the weight: mean square of the gradients of its outputs} of linear layers but the head.
-    The tokens of the loss are drawn from what the model predicts."""
-    sums, counts = {}, {}
-    draw = torch.Generator(windows.device).manual_seed(1)
-
-    def watch(name):
-        def hook(_module, _inputs, outputs):
-            square = outputs[0].detach().double().square()
-            sums[name] = sums.get(name, 0) + square.sum()
-            counts[name] = counts.get(name, 0) + square.numel()
-        return hook
-
-    head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
-    hooks = [module.register_full_backward_hook(watch(name)) for name, module in model.named_modules()
-             if isinstance(module, torch.nn.Linear) and module is not head]
-    model.requires_grad_(False)
-    for window in windows:
-        inputs = embedding(window[None]).requires_grad_()
-        hidden = model.base_model(inputs_embeds=inputs, use_cache=False).last_hidden_state[0]
-        likely = torch.log_softmax(head(hidden).float(), -1)
-        drawn = torch.multinomial(likely.detach().exp(), 1, generator=draw)
-        (-likely.gather(1, drawn).sum()).backward()
-    for hook in hooks:
-        hook.remove()
-    return {name + ".weight.gradient": (sums[name] / counts[name]).float().cpu() for name in sums}
-
-
 def results(seen, opt):
     tensors, stacks, ends = {}, {}, ("", ".v", ".amax")
     for name, one in seen.items():
@@ -135,8 +104,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     for name in ("model", "text", "out"):
         p.add_argument(name)
-    for name, default in (("--rank", 64), ("--least", 256), ("--window", 512), ("--device", "cpu"),
-                          ("--gradients", 0)):
+    for name, default in (("--rank", 64), ("--least", 256), ("--window", 512), ("--device", "cpu")):
         p.add_argument(name, type=type(default), default=default)
     opt = p.parse_args()
     with open(opt.text, encoding="utf-8") as f:
@@ -145,8 +113,7 @@ def main():
         p.error(f"{opt.text} has only {len(tokens)} tokens")
     windows = tokens[:len(tokens) // opt.window * opt.window].reshape(-1, opt.window).to(opt.device)
     model = AutoModelForCausalLM.from_pretrained(opt.model, dtype="auto").to(opt.device)
-    found = gradients(model, windows[:opt.gradients])  # first, so that no moments are collected there
-    save_file(found | results(collect(model, windows, opt), opt), opt.out)
+    save_file(results(collect(model, windows, opt), opt), opt.out)
 
 
 if __name__ == "__main__":

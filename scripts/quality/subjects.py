@@ -29,10 +29,10 @@ CODES = {"Q4_1": ((4, 20), (4, 20), 0x11), "Q5_0": ((2, 22), (6, 22), 0x11),
          "Q6_K": ((0, 192), (0, 128), 0x11)}
 
 
-def moments():
-    """samples/moments.py, a program, as a module."""
-    path = os.path.join(HERE, "../../samples/moments.py")
-    spec = importlib.util.spec_from_file_location("moments", path)
+def sample(name):
+    """samples/NAME.py, a program, as a module."""
+    path = os.path.join(HERE, "../../samples", name + ".py")
+    spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -178,12 +178,12 @@ class Subject:
         """The mean squares, and those of the gradients of outputs."""
         h = load_file(self.file("importance"))
         with torch.enable_grad():
-            found = moments().gradients(self.model, self.calibration[:GRADIENTS])
+            found = sample("gradients").gradients(self.model, self.calibration[:GRADIENTS])
         save_file(h | {name + ".gradient": found[name + ".gradient"] for name in self.source},
                   self.files["gradients"])
 
     def collect(self):
-        module, opt = moments(), argparse.Namespace(rank=RANK, least=0)
+        module, opt = sample("moments"), argparse.Namespace(rank=RANK, least=0)
         found = module.results(module.collect(self.model, self.calibration[:CALIBRATION], opt), opt)
         h = {name: padded(found[name], 1) for name in self.source}
         save_file(h, self.files["importance"])

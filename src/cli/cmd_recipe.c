@@ -183,7 +183,7 @@ static int run(struct command *c)
                                                   : tp_report_error(&err);
     if (!c->o->importance)
         tp_warn("without --importance such a choice gains little, and may lose; "
-                "'samples/moments.py --gradients 4' measures what counts");
+                "samples/moments.py and samples/gradients.py measure what counts");
     return tp_recipe_print(&report, c->o->json);
 }
 

@@ -316,8 +316,8 @@ const struct tp_option tp_option_rows[] = {
     {.name = "importance", .value = "FILE", .kind = TP_OPT_STRING, .commands = BIT(RECIPE),
      .field = FIELD(importance), .complete = TP_COMPLETE_PATH,
      .help = "what each weight is multiplied with: samples/moments.py writes it",
-     .more = "The same file as for convert. With the gradients of outputs (moments.py --gradients) "
-             "the error is about what predictions lose. Without a file all inputs count alike, and "
+     .more = "The same file as for convert. With the gradients of outputs "
+             "(samples/gradients.py) the error is about what predictions lose. Without a file all inputs count alike, and "
              "the text says so."},
     {.name = "search", .value = "HOW", .kind = TP_OPT_CHOICE, .commands = MAKES,
      .field = FIELD(search), .complete = TP_COMPLETE_WORDS,

@@ -17,7 +17,7 @@ check 'any number of threads' cmp 1.json 2.json
 check 'says what it chose' grep -q '^1.json: [0-9.]* bits of 6 for each weight' text.1
 check 'says how errors are weighed' grep -q 'by the file of importance, which has no gradients' text.1
 recipe --bits 6 -o none.json --html page.html >text 2>err
-check 'without importance it warns' grep -q "moments.py --gradients 4' measures what counts" err
+check 'without importance it warns' grep -q "samples/moments.py and samples/gradients.py measure what counts" err
 check 'and that they are not' grep -q 'without --importance all inputs count alike' text
 check 'in the recipe, too' grep -q 'without --importance all inputs count alike' none.json
 check 'the page is XML, without scripts' "$PYTHON" -c '

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""moments.py PROGRAM WORK: samples/moments.py on two small models of transformers, dense and with
+"""moments.py PROGRAM WORK: samples/moments.py and samples/gradients.py on two small models of transformers, dense and with
 experts, against second moments that numpy makes of the same inputs; and what convert does with it."""
 import argparse
 import importlib.util
@@ -20,8 +20,8 @@ MODELS = {"llama": (LlamaForCausalLM, LlamaConfig(**SIZES)),
               **SIZES, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=256))}
 
 
-def sample():
-    spec = importlib.util.spec_from_file_location("moments", os.path.join(REPO, "samples", "moments.py"))
+def sample(name):
+    spec = importlib.util.spec_from_file_location(name, os.path.join(REPO, "samples", name + ".py"))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -33,7 +33,7 @@ def inputs_of(model, windows):
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.Linear) and "lm_head" not in name:
             module.register_forward_hook(lambda _m, x, _y, name=name: seen.setdefault(
-                name + ".weight", []).append(x[0].flatten(0, -2).double().numpy()))
+                name + ".weight", []).append(x[0].detach().flatten(0, -2).double().numpy()))
     with torch.no_grad():
         for window in windows:
             model(window[None], use_cache=False)
@@ -59,19 +59,44 @@ def wrong(numbers, inputs):
     return None
 
 
+def squares_of(model, windows):
+    """{NAME.gradient: the mean square}, by gradients that the outputs themselves keep."""
+    outputs, sums = {}, {}
+    hooks = [module.register_forward_hook(lambda _m, _x, y, name=name: outputs.__setitem__(name, y))
+             for name, module in model.named_modules()
+             if isinstance(module, torch.nn.Linear) and name != "lm_head"]
+    draw = torch.Generator().manual_seed(1)
+    for window in windows:
+        logits = model(window[None], use_cache=False).logits[0]
+        for output in outputs.values():
+            output.retain_grad()
+        drawn = torch.multinomial(torch.softmax(logits.detach(), -1), 1, generator=draw)[:, 0]
+        torch.nn.functional.cross_entropy(logits, drawn, reduction="sum").backward()
+        for name, output in outputs.items():
+            if output.grad is not None:
+                sums.setdefault(name + ".weight.gradient", []).append(output.grad.double().flatten().numpy())
+    for hook in hooks:
+        hook.remove()
+    return {name: (np.concatenate(parts) ** 2).mean() for name, parts in sums.items()}
+
+
 def check(name, program, work):
     torch.manual_seed(1)
     kind, config = MODELS[name]
     model = kind(config).eval()
     windows = torch.randint(0, 96, (4, 128), generator=torch.Generator().manual_seed(2))
     inputs = inputs_of(model, windows)
-    collected = sample()
+    collected = sample("moments")
     options = argparse.Namespace(rank=128, least=64)
     numbers = collected.results(collected.collect(model, windows, options), options)
+    counted, added = squares_of(model, windows[:2]), sample("gradients").gradients(model, windows[:2])
     at = os.path.join(work, name)
     model.to(torch.bfloat16).save_pretrained(at)
-    save_file(numbers, at + ".moments")
+    save_file(numbers | added, at + ".moments")
     said = wrong(numbers, inputs)
+    for weight, square in counted.items():
+        if not np.isclose(float(added[weight]), square, rtol=1e-3):
+            said = said or f"{weight}: {float(added[weight])}, and its outputs say {square}"
     for to in ("w4a16-ct", "nvfp4-ct"):
         for words in (["convert", at, "-o", at + "." + to, "--to", to, "--search", "mse", "--force"],
                       ["verify", at + "." + to, "--against", at]):
@@ -79,6 +104,11 @@ def check(name, program, work):
                                   capture_output=True, text=True, check=False)
             if done.returncode or "without importance" in done.stderr:
                 said = said or f"{words[0]} {to}: {done.returncode} {done.stderr}"
+    if name == "llama":
+        words = ["--bits", "6", "--formats", "w4a16-ct,w8a16-ct", "--importance", at + ".moments", "-o"]
+        done = subprocess.run([program, "recipe", at, *words, at + ".json"], capture_output=True, text=True, check=False)
+        if done.returncode:
+            said = said or f"recipe: {done.returncode} {done.stderr}"
     print(f"not ok {name}: {said}" if said else f"ok {name}")
 
 
