@@ -87,7 +87,7 @@ static int by_rate(const void *left, const void *right)
 static void find_steps(struct sharing *s)
 {
     for (size_t i = 0; i < s->count; i++) {
-        struct step step;
+        struct step step = {0};
         uint32_t at = s->smallest[i];
         while (next_step(&s->set[i], at, &step)) {
             step.set = (uint32_t)i;
