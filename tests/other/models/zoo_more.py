@@ -87,7 +87,7 @@ MODELS = {
         "layer_types": ["sliding_attention", "full_attention"],
         "mlp_layer_types": DENSE_THEN_SPARSE}),
     "minimax_m3": ("minimax_m3_vl", {
-        **text(**MOE, **{**SPARSE, "index_n_heads": 2}, intermediate_size=256,
+        **text(**MOE, **{**SPARSE, "index_n_heads": 2}, head_dim=128, intermediate_size=256,
                dense_intermediate_size=512, shared_intermediate_size=256,
                mlp_layer_types=DENSE_THEN_SPARSE, layer_types=["full_attention", "minimax_m3_sparse"]),
         "vision_config": VISION, "image_token_index": 500, "video_token_index": 501,

@@ -176,7 +176,7 @@ def operands(module, method, capability, name):
     if capability < 100 and kind in ("CompressedTensorsLinearMethod", "TilepackLinearMethod",
                                      "AutoAWQMarlinLinearMethod", "Fp8LinearMethod"):
         seed = torch.Generator().manual_seed(len(name))
-        x = torch.randn(3, module.input_size_per_partition, dtype=torch.bfloat16, generator=seed)
+        x = torch.randn(3, getattr(module, "input_size_per_partition", module.input_size), dtype=torch.bfloat16, generator=seed)
         method.apply(module, x, None)
         return dict(pretend.kernel_arguments)
     if method is not None and module._parameters:
