@@ -182,7 +182,7 @@ static int run(struct command *c)
         return code == TP_E_USAGE && !err.path[0] ? tp_report_usage("recipe", &err)
                                                   : tp_report_error(&err);
     if (!c->o->importance)
-        tp_warn("without --importance such a choice gains little, and may lose; "
+        tp_warn("without --importance all inputs count alike, and a choice gains less as a rule; "
                 "samples/moments.py and samples/gradients.py measure what counts");
     return tp_recipe_print(&report, c->o->json);
 }
