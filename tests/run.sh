@@ -82,7 +82,7 @@ case $jobs in '' | 0* | *[!0-9]*) give_up "--jobs takes a number of tests at onc
 case $mode in # rounds of unit/kernels
 quick)
     seconds=15 faults=${faults:-quick}
-    TILEPACK_TEST_ROUNDS=${TILEPACK_TEST_ROUNDS:-2} && export TILEPACK_TEST_ROUNDS
+    TILEPACK_TEST_ROUNDS=${TILEPACK_TEST_ROUNDS:-1} && export TILEPACK_TEST_ROUNDS
     ;;
 check) TILEPACK_TEST_ROUNDS=${TILEPACK_TEST_ROUNDS:-1} && export TILEPACK_TEST_ROUNDS ;;
 esac

@@ -126,7 +126,7 @@ cat >"$work/w8a16-products.json" <<'EOF'
 }
 EOF
 
-# Objects are taken from the build, whatever flags they were made with (-o); only the
+# Objects are taken from the build, whatever flags they were made with (-o), CUDA's too; only the
 # embedded formats and the link are new, so the link must know those flags.
 flags=
 if grep -q __asan_init "$BUILD/tilepack"; then flags=-fsanitize=address,undefined; fi
@@ -134,7 +134,7 @@ mkdir "$work/build"
 cp -Rp "$BUILD/src" "$work/build/"
 cd "$root"
 formats=$(sh scripts/files.sh 'formats/*.json')
-plain_make BUILD="$work/build" -o "$work/build/config" LDFLAGS="$flags" \
+plain_make BUILD="$work/build" -o "$work/build/config" -o "$work/build/cuda.config" LDFLAGS="$flags" \
     FORMATS="$(echo "$formats" | tr '\n' ' ') $work/w4a16-cutlass.json $work/mxfp4-moved.json \
         $work/nvfp4-lifted.json $work/w8a16-products.json" \
     "$work/build/tilepack" \
