@@ -79,12 +79,11 @@ if [ -z "$jobs" ] && [ -z "$before" ]; then
     [ "$mode" != packaging ] || jobs=1 # they install and remove what they share
 fi
 case $jobs in '' | 0* | *[!0-9]*) give_up "--jobs takes a number of tests at once, from 1" ;; esac
-case $mode in # rounds of unit/kernels
-quick)
-    seconds=15 faults=${faults:-quick}
-    TILEPACK_TEST_ROUNDS=${TILEPACK_TEST_ROUNDS:-1} && export TILEPACK_TEST_ROUNDS
+case $mode in
+quick | check)
+    [ "$mode" = check ] || seconds=15 faults=${faults:-quick}
+    TILEPACK_TEST_ROUNDS=${TILEPACK_TEST_ROUNDS:-1} && export TILEPACK_TEST_ROUNDS # of unit/kernels
     ;;
-check) TILEPACK_TEST_ROUNDS=${TILEPACK_TEST_ROUNDS:-1} && export TILEPACK_TEST_ROUNDS ;;
 esac
 
 usual() { # the names that run when none is given
