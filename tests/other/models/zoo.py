@@ -261,9 +261,11 @@ KNOWN = {
         (("w4a8-ct", "mxfp4-ct", "nvfp4-ct"), "'FalconLinear' object has no attribute 'weight'"),),
     ("transformers", "qwen3_vl_moe"): ((EVERY, "missing_keys"),),
 }
+# Kernels that vLLM misses only when they run: it loads the format there.
+LATE = (("int8-ct", "sm100"),)
 # The same of each model whose experts are converted.
 OF_EXPERTS = {
-    "transformers": ((("fp8-ct", "mxfp8-ct"), "automatic conversion of the weights"),
+    "transformers": ((("fp8-ct", "mxfp8-ct", "int8-ct"), "automatic conversion of the weights"),
                      (("nvfp4-ct",), "output: 0.")),
 }
 
