@@ -18,7 +18,7 @@ struct command {
     const struct tp_options *o;
     struct tp_recipe_format format[MOST];
     size_t formats;
-    char *names; /* the words of --formats, apart */
+    struct tp_text names; /* the words of --formats, apart */
     struct tp_run_options run;
     struct tp_recipe_wish wish;
     struct tp_request said; /* of the model; in use until the source is closed */
@@ -53,15 +53,11 @@ static enum tp_code add_format(struct command *c, const char *name, struct tp_er
 
 static enum tp_code read_formats(struct command *c, struct tp_err *err)
 {
-    enum tp_code code = TP_OK;
     size_t written = 0;
-    if (!(c->names = strdup(c->o->formats)))
-        return tp_fail(err, TP_E_MEMORY, "out of memory");
-    for (char *at = c->names, *end; at && code == TP_OK; at = end) {
-        if ((end = strchr(at, ',')))
-            *end++ = '\0';
-        code = add_format(c, at, err);
-    }
+    enum tp_code code = tp_text_add_word(&c->names, c->o->formats, err);
+    char *rest = c->names.data;
+    for (const char *name; code == TP_OK && (name = strsep(&rest, ","));)
+        code = add_format(c, name, err);
     for (size_t f = 0; f < c->formats; f++)
         written += c->format[f].format != NULL;
     if (code || written)
@@ -197,6 +193,6 @@ int tp_cmd_recipe(const struct tp_options *o)
     for (size_t f = 0; f < c.formats; f++)
         tp_request_close(&c.format[f].request);
     tp_text_free(&c.text);
-    free(c.names);
+    tp_text_free(&c.names);
     return status;
 }

@@ -49,14 +49,16 @@ static struct frame frame_of(const struct tp_recipe *recipe, const struct tp_sha
 
 static void draw_axes(FILE *out, const struct frame *frame)
 {
-    for (double bits = frame->min_bits; bits <= frame->max_bits + 0.5; bits++)
-        fprintf(out, "<text class=\"dim\" text-anchor=\"middle\" x=\"%.1f\" y=\"%d\">%.0f</text>\n",
+    const int last_bits = (int)frame->max_bits, last_power = (int)lround(log10(frame->max_error));
+    for (int bits = (int)frame->min_bits; bits <= last_bits; bits++)
+        fprintf(out, "<text class=\"dim\" text-anchor=\"middle\" x=\"%.1f\" y=\"%d\">%d</text>\n",
                 x_of(frame, bits), HEIGHT - BOTTOM + 18, bits);
-    for (double error = frame->min_error; error < 1.01 * frame->max_error; error *= 10)
+    for (int power = (int)lround(log10(frame->min_error)); power <= last_power; power++) {
+        const double y = y_of(frame, pow(10, power));
         fprintf(out, "<line class=\"rule\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text "
-                "class=\"dim\" text-anchor=\"end\" x=\"%d\" y=\"%.1f\">%.0e</text>\n", LEFT,
-                WIDTH - RIGHT, y_of(frame, error), y_of(frame, error), LEFT - 8,
-                y_of(frame, error) + 4, error);
+                "class=\"dim\" text-anchor=\"end\" x=\"%d\" y=\"%.1f\">1e%+03d</text>\n", LEFT,
+                WIDTH - RIGHT, y, y, LEFT - 8, y + 4, power);
+    }
     fprintf(out, "<text class=\"dim\" text-anchor=\"middle\" x=\"%d\" y=\"%d\">bits for each weight"
             "</text>\n", (WIDTH - RIGHT + LEFT) / 2, HEIGHT - 4);
 }
