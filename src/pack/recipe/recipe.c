@@ -108,7 +108,7 @@ static bool is_made(const struct trial *trial, size_t u)
     return form->format && !form->format->is_bias && !trial->refused[u];
 }
 
-/* Weights that some format is made of are wanted, or (`sets` given) counted in their sets. */
+/* Weights that the format is made of are wanted. */
 static void want_units(const struct trial *trial, bool *wanted)
 {
     for (size_t u = 0; u < trial->plan.unit_count; u++)

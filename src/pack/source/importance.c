@@ -236,10 +236,7 @@ enum tp_code tp_importance_gradient(const struct tp_importance_file *file, const
 
 bool tp_importance_has_gradients(const struct tp_importance_file *file)
 {
-    bool any = false;
-    for (size_t i = 0; i < file->count; i++)
-        any |= file->entries[i].gradient;
-    return any;
+    return file->gradients;
 }
 
 enum tp_code tp_importance_largest(const struct tp_importance_file *file, const char *weight,

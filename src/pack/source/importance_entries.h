@@ -32,6 +32,7 @@ struct tp_importance_file {
     struct tp_importance_entry *entries;
     size_t count, capacity;
     struct tp_names names; /* numbered like the entries */
+    bool gradients;        /* some entry is one */
 };
 
 /* Adds an entry whose name is the first `size` bytes, without ".weight" at their end. Numbers

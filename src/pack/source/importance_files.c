@@ -68,6 +68,7 @@ static enum tp_code add_number(struct tp_importance_file *file, const struct tp_
     const struct tp_importance_entry entry = {
         .offset = header->data_start + tensor->begin, .largest = largest, .gradient = !largest,
         .count = (tensor->end - tensor->begin) / sizeof(float)};
+    file->gradients |= entry.gradient;
     if (tensor->dtype == TP_F32 && tensor->rank <= 1)
         return add_beside(file, tensor, end, &entry, err);
     tp_err_tensor(err, tensor->name);
