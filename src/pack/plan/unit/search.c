@@ -45,19 +45,28 @@ enum tp_code tp_plan_check_importance(struct tp_builder *b)
     return tp_importance_all_claimed(b->request->importance, b->err);
 }
 
+/* The view's weight as a file of importance names it, in fresh memory, and how many experts it has
+ * there. NULL: no memory. */
+static char *name_in_file(const struct tp_plan *plan, const struct tp_view *view,
+                          uint64_t *experts, struct tp_err *err)
+{
+    const struct tp_weight *weight = &plan->weights->items[view->weight];
+    const bool alone = weight->origins && weight->origin[0].rank == 2;
+    *experts = alone ? 1 : weight->form->box.e;
+    return name_of(weight, view->expert, view->row, err);
+}
+
 enum tp_code tp_unit_importance(const struct tp_plan *plan, const struct tp_importance_file *file,
                                 const struct tp_unit *unit, uint64_t expert,
                                 struct tp_importance_ref *ref, struct tp_err *err)
 {
     const struct tp_view view = tp_unit_view(unit, expert, 0);
-    const struct tp_weight *weight = &plan->weights->items[view.weight];
-    const bool alone = weight->origins && weight->origin[0].rank == 2;
-    char *name = name_of(weight, view.expert, view.row, err);
+    uint64_t experts;
+    char *name = name_in_file(plan, &view, &experts, err);
     if (!name)
         return TP_E_MEMORY;
-    enum tp_code code = tp_importance_find(file, name, view.expert,
-                                           alone ? 1 : weight->form->box.e, unit->form->box.k,
-                                           ref, err);
+    enum tp_code code = tp_importance_find(file, name, view.expert, experts, unit->form->box.k, ref,
+                                           err);
     free(name);
     return code;
 }
@@ -71,13 +80,11 @@ enum tp_code tp_unit_gradient(const struct tp_plan *plan, const struct tp_import
     *square = 0;
     for (uint32_t v = 0; v < unit->form->views_per_expert && *square >= 0 && code == TP_OK; v++) {
         const struct tp_view view = tp_unit_view(unit, expert, v);
-        const struct tp_weight *weight = &plan->weights->items[view.weight];
-        const bool alone = weight->origins && weight->origin[0].rank == 2;
-        char *name = name_of(weight, view.expert, view.row, err);
+        uint64_t experts;
+        char *name = name_in_file(plan, &view, &experts, err);
         if (!name)
             return TP_E_MEMORY;
-        code = tp_importance_gradient(file, name, view.expert, alone ? 1 : weight->form->box.e,
-                                      square, err);
+        code = tp_importance_gradient(file, name, view.expert, experts, square, err);
         free(name);
         sum += *square * (double)unit->form->view_rows[v];
         rows += (double)unit->form->view_rows[v];
