@@ -15,7 +15,8 @@ void tp_cuda_encode_any(const struct tp_op *op, struct tp_args *args);
 void tp_cuda_repack_any(const struct tp_op *from, const struct tp_op *to, struct tp_args *args);
 void tp_cuda_decode_any(const struct tp_op *op, struct tp_args *args);
 
-/* Of a repack without packed group scales, all outputs but the codes, or the global scale alone. */
+/* Makes all outputs but the codes, or the global scale alone, of a repack without packed group
+ * scales. */
 void tp_cuda_repack_any_scales(const struct tp_op *from, const struct tp_op *to,
                                struct tp_args *args, bool global_only);
 

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Of the sample of `compare`. */
+/* The sample is so many times smaller than that of `compare`. */
 enum { THINNED = 16 };
 
 /* What a box may have, so that a worker fits into the least memory that a run is allowed, and
