@@ -10,7 +10,7 @@
 #
 #   --list        prints the names
 #   --quick       random shapes for 15 seconds, fewer rounds of unit/kernels, fewer calls
-#                 that fail in `faults`, and without what takes long and runs no function that
+#                 that fail in `faults`, every third case of long tables, and without what takes long and runs no function that
 #                 the others leave out (`slow`, below)
 #   --check       what a minute is enough for, with what is there: tests that need the
 #                 environment of Python are left out, with a word, where it is missing
@@ -20,7 +20,8 @@
 #
 # Environment: BUILD (build), TILEPACK ($BUILD/tilepack), PYTHON (BUILD/venv, made
 # when missing), TILEPACK_TEST_SECONDS for random shapes (60; 15 with --quick),
-# TILEPACK_TEST_FORMATS for the formats to test (all), TILEPACK_TEST_LONG for the long
+# TILEPACK_TEST_FORMATS for the formats to test (all), TILEPACK_TEST_SHARE for --quick
+# (3: every third case of long tables; 1: all), TILEPACK_TEST_LONG for the long
 # forms of the tests of headers, kills, power cuts and size (not set),
 # TILEPACK_TEST_SLOWER by how many times a test may exceed its seconds (1).
 #
@@ -46,6 +47,7 @@ seconds=${TILEPACK_TEST_SECONDS:-60}
 formats=${TILEPACK_TEST_FORMATS:-}
 slower=${TILEPACK_TEST_SLOWER:-1}
 faults=${TILEPACK_TEST_LONG:+thorough}
+share=${TILEPACK_TEST_SHARE:-1}
 slow='large|shapes|kills|pairs|consumer|cli/(bench|build|pagecache|progress|readme|rows|unpack)'
 
 give_up() { # message
@@ -81,7 +83,7 @@ fi
 case $jobs in '' | 0* | *[!0-9]*) give_up "--jobs takes a number of tests at once, from 1" ;; esac
 case $mode in
 quick | check)
-    [ "$mode" = check ] || seconds=15 faults=${faults:-quick}
+    [ "$mode" = check ] || seconds=15 faults=${faults:-quick} share=${TILEPACK_TEST_SHARE:-3}
     TILEPACK_TEST_ROUNDS=${TILEPACK_TEST_ROUNDS:-1} && export TILEPACK_TEST_ROUNDS # of unit/kernels
     ;;
 esac
@@ -131,7 +133,8 @@ fi
 PYTHON=${PYTHON:-python3}
 TILEPACK_TEST_SECONDS=$seconds
 TILEPACK_TEST_FAULTS=${faults:-faults} # how many calls fail: fault.c
-export BUILD TESTS TILEPACK PYTHON TILEPACK_TEST_SECONDS TILEPACK_TEST_FAULTS
+TILEPACK_TEST_SHARE=$share # of long tables: tool.share()
+export BUILD TESTS TILEPACK PYTHON TILEPACK_TEST_SECONDS TILEPACK_TEST_FAULTS TILEPACK_TEST_SHARE
 PYTHONDONTWRITEBYTECODE=1
 export PYTHONDONTWRITEBYTECODE
 

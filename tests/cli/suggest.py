@@ -61,8 +61,9 @@ def runs(found, seen):
 
 def golden(work):
     found, seen = {}, set()
-    cases = [(model, gpu, count) for model in giants.MODELS for gpu in GPUS for count in (1, 8)]
-    paths = {model: giants.make(work.path, model) for model in giants.MODELS}
+    models = tool.share(giants.MODELS)
+    cases = [(model, gpu, count) for model in models for gpu in GPUS for count in (1, 8)]
+    paths = {model: giants.make(work.path, model) for model in models}
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         answers = list(pool.map(lambda case: run(paths[case[0]], *case[1:], "--no-sample", status=(0, 1)), cases))
     for (model, gpu, count), said in zip(cases, answers):
@@ -75,7 +76,7 @@ def golden(work):
             f.write("\n")
     with open(GOLDEN, encoding="utf-8") as f:
         want = json.load(f)
-    tally.check(set(want) == set(found) and len(want) == 60, f"{len(want)} cases")
+    tally.check(len(want) == 60 and (set(want) == set(found) or len(models) < len(giants.MODELS)), f"{len(want)} cases")
     for name, said in found.items():
         tally.check(want.get(name) == said, f"{name}: {'' if want.get(name) == said else said}")
 
@@ -84,7 +85,7 @@ def no_int8_first(work):
     """Llama-3-70B in int8 by rounding alone loses most of its accuracy: no GPU and no number of them
     is told to, though its error by weights is less than that of FP8."""
     path = giants.make(work.path, "Llama-3-70B")
-    for gpu in GPUS:
+    for gpu in tool.share(GPUS):
         for count in (1, 2, 4, 8):
             rows = run(path, gpu, count, "--no-sample", status=(0, 1))["suggestions"]
             tally.check(not any("int8" in row["format"] for row in rows), f"{gpu} {count}: no int8")

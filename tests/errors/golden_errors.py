@@ -120,7 +120,7 @@ def run_case(name, build, update):
 def main():
     words = sys.argv[1:]
     update = "--update" in words
-    names = [w for w in words if not w.startswith("-")] or sorted(CASES)
+    names = [w for w in words if not w.startswith("-")] or tool.share(sorted(CASES))
     os.makedirs(EXPECTED, exist_ok=True)
     passed = failed = skipped = 0
     for name in names:

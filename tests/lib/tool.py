@@ -12,10 +12,16 @@ import stfile
 
 REPO = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TIMEOUT = float(os.environ.get("TILEPACK_TEST_TIMEOUT", "120"))
+SHARE = int(os.environ.get("TILEPACK_TEST_SHARE", "1"))
 
 
 def binary():
     return os.path.abspath(os.environ.get("TILEPACK") or os.path.join(REPO, "build", "tilepack"))
+
+
+def share(cases):
+    """All cases; every third where run.sh --quick says so in TILEPACK_TEST_SHARE."""
+    return list(cases)[SHARE // 2::SHARE]
 
 
 class Tally:

@@ -533,7 +533,8 @@ static int stream_read(void)
     return 0;
 }
 
-/* All patterns of 16 bits, each in company that gives it another scale. */
+/* All patterns of 16 bits, each in company that gives it another scale; with one round, in every
+ * fourth operation. */
 static void test_all_patterns(void **state)
 {
     const struct tp_box3 box = {1, 512, 512};
@@ -547,7 +548,7 @@ static void test_all_patterns(void **state)
         if (i >= 65536 && (values[i] & 0x7F80) == 0x7F80)
             values[i] &= 0x807F; /* only the first quarter has NaN and infinity */
     }
-    for (size_t k = 0; k < kind_count; k++)
+    for (size_t k = 0; k < kind_count; k += rounds() == 1 ? 4 : 1)
         for (size_t d = 0; d < DTYPES; d++)
             if (dtypes[d] != TP_F32 && any_row_fits(&kinds[k].op, dtypes[d]))
                 compare_rows(&kinds[k], dtypes[d], box, values);
