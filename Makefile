@@ -44,7 +44,7 @@ BENCH    = $(sort $(wildcard src/pack/bench/*.c))
 PACK     = $(filter-out $(BENCH),$(sort $(wildcard src/pack/*/*.c src/pack/plan/*/*.c)))
 CLI      = $(sort $(wildcard src/cli/*.c))
 FORMATS  = $(sort $(wildcard formats/*.json))
-MODELS   = $(sort $(wildcard models/*.json))
+MODEL_FILES = $(sort $(wildcard models/*.json))
 QUANTIZERS = $(sort $(wildcard quantizers/*.json))
 ENGINES  = $(sort $(wildcard engines/*.json))
 LIB_OBJ  = $(patsubst %.c,$(BUILD)/%.o,$(BASE) $(KERNELS) $(PACK)) $(ROW_OBJ) \
@@ -85,7 +85,7 @@ $(BUILD)/libtilepack.a: $(LIB_OBJ)
 $(BUILD)/config: CONTENT = $(CC) $(CFLAGS) $(LDFLAGS) | $(NVCC) $(CUDA_ARCHS)
 # Which files are embedded: one that is taken away is no newer than what was made with it.
 $(BUILD)/formats.list: CONTENT = $(FORMATS)
-$(BUILD)/models.list: CONTENT = $(MODELS)
+$(BUILD)/models.list: CONTENT = $(MODEL_FILES)
 $(BUILD)/quantizers.list: CONTENT = $(QUANTIZERS)
 $(BUILD)/engines.list: CONTENT = $(ENGINES)
 $(BUILD)/config $(if $(NVCC),$(CUDA_BUILD)/cuda.config) $(BUILD)/formats.list $(BUILD)/models.list \
@@ -109,8 +109,8 @@ $(BUILD)/src/cli/main.o: override CFLAGS += -DTP_COMMIT='"$(COMMIT)"'
 $(BUILD)/formats_embedded.c: $(FORMATS) scripts/embed.sh $(BUILD)/formats.list
 	$(call say,GEN,$@)sh scripts/embed.sh formats $(FORMATS) > $@.tmp && mv $@.tmp $@
 
-$(BUILD)/models_embedded.c: $(MODELS) scripts/embed.sh $(BUILD)/models.list
-	$(call say,GEN,$@)sh scripts/embed.sh models $(MODELS) > $@.tmp && mv $@.tmp $@
+$(BUILD)/models_embedded.c: $(MODEL_FILES) scripts/embed.sh $(BUILD)/models.list
+	$(call say,GEN,$@)sh scripts/embed.sh models $(MODEL_FILES) > $@.tmp && mv $@.tmp $@
 
 $(BUILD)/quantizers_embedded.c: $(QUANTIZERS) scripts/embed.sh $(BUILD)/quantizers.list
 	$(call say,GEN,$@)sh scripts/embed.sh quantizers $(QUANTIZERS) > $@.tmp && mv $@.tmp $@
