@@ -37,6 +37,8 @@ cp formats/fp8-ct.json "$work/fp8-new.json"
 check 'another format: the same' is "$(embedded formats)" \
     FORMATS="$(echo formats/*.json) $work/fp8-new.json"
 check 'a model: one object' is "$(embedded models)" -W models/llama.json
+nothing() { lines=$(changed "$@") && test -z "$lines"; }
+check 'what a user names for other targets: nothing' nothing MODELS=--all SERVE=x VLLM_PYTHON=x SECONDS=1
 no_format() { ! grep json "$1"; }
 check 'what all objects depend on names no format' no_format "$BUILD/config"
 check 'a source of the library: no unit program' is 'CC src/base/num.c' -W src/base/num.c
