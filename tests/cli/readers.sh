@@ -150,6 +150,20 @@ for name, kind in (("language_model.lm_head", "w4a16"),
 experts = [t for g in groups for t in g["targets"] if "experts" in t and "shared" not in t]
 assert len(experts) <= 3 and all(t.startswith("re:") for t in experts), experts
 EOF_PY
+# transformers takes the first group for experts; and readers call shared experts otherwise than the file.
+words=
+for e in 0 1 2 3; do words="$words model.layers.1.mlp.experts.$e.up_proj=128x128"; done
+# shellcheck disable=SC2086 # words
+make shared-first hy_v3 model.layers.0.mlp.up_proj=128x128 $words \
+    model.layers.1.mlp.shared_mlp.up_proj=128x128
+rules '{"match": "[.]experts", "to": "mxfp4-ct"}, {"match": "_proj", "to": "w4a16-ct"}'
+to shared-first shared-first-out --recipe rules.json
+says 'the group of experts is the first' shared-first-out \
+    '.config_groups.group_0 | .format == "mxfp4-pack-quantized" and (.targets | length) == 1'
+says 'a group has the names that readers give its layers, too' shared-first-out \
+    '.config_groups.group_1.targets | length == 3 and
+     (map(select(contains("shared_mlp"))) | length) == 1 and
+     (map(select(contains("shared_experts"))) | length) == 1'
 check 'each group has its own, and no expert a name' "$PYTHON" "$work/matched.py" "$work/groups"
 words=
 for l in $(seq 0 59); do

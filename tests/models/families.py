@@ -111,9 +111,13 @@ def check_plan(name, family, path, tensors):
             same(f"{name}: numbers of {key} tensors", len(made[list_of]), family[key])
 
 
-def lists_of(path):
+def config_of(path):
     with open(os.path.join(path, "config.json"), encoding="utf-8") as f:
-        config = json.load(f)["quantization_config"]
+        return json.load(f)["quantization_config"]
+
+
+def lists_of(path):
+    config = config_of(path)
     keys = ("ignore", "ignored_layers", "modules_to_not_convert")
     return [config[key] for key in keys if key in config]
 
@@ -160,11 +164,11 @@ def outcome(work, file, name):
         done = tool.run("plan", work.at("src"), "--to", to, "--json", "--model-file", own,
                         check=False)
         yield done.returncode, done.stdout, done.stderr
-    for to in ("nvfp4-ct", "fp8-deepseek"):
+    for to in ("nvfp4-ct", "fp8-deepseek", "w8a16-ct"):
         done = tool.run("convert", work.at("src"), "-o", out, "--to", to, "-q", "--force",
                         "--model-file", own, check=False)
         made = tool.load(out)[0] if done.returncode == 0 else {}
-        yield done.stderr, made and lists_of(out), \
+        yield done.stderr, made and config_of(out), \
             {n: t.bytes.tobytes() for n, t in made.items()}
 
 

@@ -22,9 +22,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Formats used by the plan, in order of first use. */
+/* Formats used by the plan, in order of first use, but one that experts have before the others:
+ * transformers takes the first group for experts, whatever its targets are. */
 struct used {
     const struct tp_unit *unit[TP_MAX_GROUPS]; /* one of each format and settings */
+    bool experts[TP_MAX_GROUPS];               /* whether some of its weights are of experts */
     size_t count;
     uint8_t *group; /* of each unit, as tp_targets() wants it */
 };
@@ -79,21 +81,37 @@ static enum tp_code collect_from(const struct tp_plan *plan, const struct tp_uni
 {
     for (size_t u = 0; u < count; u++) {
         const struct tp_unit *unit = &units[u];
+        struct tp_expert_name expert;
         size_t i = 0;
         group[u] = TP_NO_GROUP;
         if (!unit->form->format || unit->form->format->is_bias)
             continue;
         while (i < used->count && !same(plan, used->unit[i], unit))
             i++;
-        group[u] = (uint8_t)i;
-        if (i < used->count)
-            continue;
-        if (used->count == sizeof used->unit / sizeof *used->unit)
+        if (i == TP_MAX_GROUPS)
             return tp_fail(err, TP_E_UNSUPPORTED, "more than %zu formats in one checkpoint",
                            used->count);
-        used->unit[used->count++] = unit;
+        group[u] = (uint8_t)i;
+        if (i == used->count)
+            used->unit[used->count++] = unit;
+        used->experts[i] |= tp_name_expert(&plan->weights->facts, unit->name, &expert);
     }
     return TP_OK;
+}
+
+static void experts_first(struct used *used, size_t units)
+{
+    size_t first = 0;
+    while (first < used->count && !used->experts[first])
+        first++;
+    if (first == used->count)
+        return;
+    const struct tp_unit *unit = used->unit[first];
+    memmove(used->unit + 1, used->unit, first * sizeof *used->unit);
+    used->unit[0] = unit;
+    for (size_t u = 0; u < units; u++)
+        if (used->group[u] <= first)
+            used->group[u] = used->group[u] == first ? 0 : used->group[u] + 1;
 }
 
 /* Formats of what is written, and of packed weights that are copied. */
@@ -103,9 +121,12 @@ static enum tp_code collect(const struct tp_plan *plan, struct used *used, struc
     if (!used->group)
         return TP_E_MEMORY;
     enum tp_code code = collect_from(plan, plan->units, plan->unit_count, used->group, used, err);
-    return code ? code
-                : collect_from(plan, plan->kept_units, plan->kept_unit_count,
-                               used->group + plan->unit_count, used, err);
+    if (code == TP_OK)
+        code = collect_from(plan, plan->kept_units, plan->kept_unit_count,
+                            used->group + plan->unit_count, used, err);
+    if (code == TP_OK)
+        experts_first(used, plan->unit_count + plan->kept_unit_count);
+    return code;
 }
 
 /* One of config_groups: what the format says, and in it what the choices say otherwise. */

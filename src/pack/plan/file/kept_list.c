@@ -8,6 +8,7 @@
 
 #include "pack/model/model_names.h"
 #include "pack/os/os.h"
+#include "pack/plan/file/renamed.h"
 #include "pack/plan/unit/build.h"
 #include "pack/text/name_set.h"
 #include "pack/text/text.h"
@@ -45,64 +46,18 @@ static enum tp_code add_text(struct lister *l)
     return add(l, l->text.data, l->text.size);
 }
 
-/* Where the run of whole segments begins in the name, or NULL. */
-static const char *find_run(const char *name, size_t size, const char *run)
+static enum tp_code add_name(void *state, const char *name, size_t size)
 {
-    size_t length = strlen(run);
-    for (size_t i = 0; i + length <= size; i++)
-        if ((i == 0 || name[i - 1] == '.') && memcmp(name + i, run, length) == 0 &&
-            (i + length == size || name[i + length] == '.'))
-            return name + i;
-    return NULL;
-}
-
-/* The name with that run replaced, into `text`; nothing if the run is not in it. */
-static enum tp_code rename_run(struct lister *l, const char *name, size_t size,
-                               const struct tp_model_rename *rename)
-{
-    const char *run = find_run(name, size, rename->from);
-    l->text.size = 0;
-    if (!run)
-        return TP_OK;
-    const char *rest = run + strlen(rename->from);
-    enum tp_code code;
-    if ((code = tp_text_add(&l->text, name, (size_t)(run - name), l->err)) ||
-        (code = tp_text_add_word(&l->text, rename->to, l->err)))
-        return code;
-    return tp_text_add(&l->text, rest, (size_t)(name + size - rest), l->err);
-}
-
-/* The names of one model: with each run replaced, and with all of them. */
-static enum tp_code add_renamed(struct lister *l, const char *name, size_t size,
-                                const struct tp_model *model)
-{
-    struct tp_text all = {0};
-    enum tp_code code = tp_text_add(&all, name, size, l->err);
-    for (size_t r = 0; r < model->renames && code == TP_OK; r++) {
-        code = rename_run(l, name, size, &model->rename[r]);
-        if (code == TP_OK && l->text.size)
-            code = add_text(l);
-        if (code == TP_OK)
-            code = rename_run(l, all.data, all.size, &model->rename[r]);
-        if (code || !l->text.size)
-            continue;
-        all.size = 0;
-        code = tp_text_add(&all, l->text.data, l->text.size, l->err);
-    }
-    if (code == TP_OK)
-        code = add(l, all.data, all.size);
-    tp_text_free(&all);
-    return code;
+    return add(state, name, size);
 }
 
 /* The module under its own name and under those that readers give it. */
 static enum tp_code add_module(struct lister *l, const char *name, size_t size)
 {
     enum tp_code code = add(l, name, size);
-    for (size_t m = 0; m < l->facts->count && l->form != TP_KEPT_OWN && code == TP_OK; m++)
-        if (l->facts->model[m]->renames)
-            code = add_renamed(l, name, size, l->facts->model[m]);
-    return code;
+    return code || l->form == TP_KEPT_OWN
+               ? code
+               : tp_each_renamed(l->facts, name, size, add_name, l, l->err);
 }
 
 /* Whether the tensor is kept as a weight of its own: not a part of a packed one. */

@@ -10,6 +10,7 @@
 
 #include "pack/model/model_names.h"
 #include "pack/os/os.h"
+#include "pack/plan/file/renamed.h"
 #include "pack/text/json_tree.h"
 #include "pack/text/name_set.h"
 #include "pack/text/text.h"
@@ -114,6 +115,29 @@ static enum tp_code mark(struct targets *t, uint8_t group)
     return code;
 }
 
+/* Marks and lists the names that readers give a unit of the group. */
+struct renamed_unit {
+    struct targets *t;
+    uint8_t group;
+};
+
+static enum tp_code mark_ends(struct targets *t, uint8_t group, const char *name)
+{
+    enum tp_code code = TP_OK;
+    for (const char *at = name; code == TP_OK && (at = before_number(at));
+         at += strcspn(at, ".") + 1)
+        if ((code = make_end(t, at)) == TP_OK)
+            code = mark(t, group);
+    return code;
+}
+
+static enum tp_code mark_renamed(void *state, const char *name, size_t size)
+{
+    const struct renamed_unit *unit = state;
+    (void)size;
+    return mark_ends(unit->t, unit->group, name);
+}
+
 static enum tp_code mark_unit(struct targets *t, size_t u)
 {
     const char *name = unit_at(t, u)->name;
@@ -125,11 +149,11 @@ static enum tp_code mark_unit(struct targets *t, size_t u)
             code = make_experts(t, name, expert.prefix, true);
         return code ? code : mark(t, t->group[u]);
     }
-    for (const char *at = name; code == TP_OK && (at = before_number(at));
-         at += strcspn(at, ".") + 1)
-        if ((code = make_end(t, at)) == TP_OK)
-            code = mark(t, t->group[u]);
-    return code;
+    struct renamed_unit unit = {.t = t, .group = t->group[u]};
+    code = mark_ends(t, t->group[u], name);
+    return code ? code
+                : tp_each_renamed(&t->plan->weights->facts, name, strlen(name), mark_renamed,
+                                  &unit, t->err);
 }
 
 /* Lists the expression in `text`, if it stands for names of the group alone. */
@@ -162,6 +186,18 @@ static void list_name(struct targets *t, uint8_t group, const struct tp_unit *un
     tp_json_append(t->list[group], json_string("re:.*[.]lm_head$"));
 }
 
+/* An expression, where it stands for names of the group alone, else the name. */
+static enum tp_code list_renamed(void *state, const char *name, size_t size)
+{
+    const struct renamed_unit *unit = state;
+    struct targets *t = unit->t;
+    const char *at = before_number(name);
+    enum tp_code code = at ? make_end(t, at) : TP_OK;
+    if (code == TP_OK && !(at && list_expression(t, unit->group)))
+        tp_json_append(t->list[unit->group], json_stringn(name, size));
+    return code;
+}
+
 static enum tp_code list_unit(struct targets *t, size_t u)
 {
     const struct tp_model_facts *facts = &t->plan->weights->facts;
@@ -179,7 +215,10 @@ static enum tp_code list_unit(struct targets *t, size_t u)
         listed = list_expression(t, t->group[u]);
     if (!listed && code == TP_OK)
         list_name(t, t->group[u], unit);
-    return code;
+    struct renamed_unit renamed = {.t = t, .group = t->group[u]};
+    return code || tp_name_expert(facts, name, &expert)
+               ? code
+               : tp_each_renamed(facts, name, strlen(name), list_renamed, &renamed, t->err);
 }
 
 /* The one group is for "Linear", which heads and embeddings are not. */
