@@ -57,8 +57,10 @@ def wrong_of_vllm(found):
 def wrong_of_transformers(found):
     if found["format"] == "source":
         return found["error"]
-    near = min(NEAR[found["format"]], zoo.NOISY.get(found["name"], 1))
-    for key, least in (("unpacked", near), ("output", SAME[found["format"]])):
+    noisy = found["name"] in zoo.NOISY
+    near = min(NEAR[found["format"]], zoo.NOISY[found["name"]] if noisy else 1)
+    same = min(SAME[found["format"]], 0.97 if noisy else 1)
+    for key, least in (("unpacked", near), ("output", same)):
         value = found[key]
         if value is not None and not (isinstance(value, float) and value >= least):
             return f"{key}: {value}"

@@ -241,11 +241,11 @@ KNOWN = {
     # The plug-in says it in one sentence when it loads: keys that are values, and few heads.
     ("vllm", "gemma4_images"): ((tuple(PLUGGED), "is not packed"),),
     **{("vllm", name): ((tuple(PLUGGED), "are not whole tiles of 64"),)
-       for name in ("qwen3_5", "qwen3_5_moe", "qwen3_5_images", "qwen3_5_moe_images")},
+       for name in ("qwen3_5", "qwen3_5_moe", "qwen3_5_images", "qwen3_5_moe_images", "qwen4_exp")},
     # Rows that are no multiple of 128: it derives another size of blocks.
     **{("transformers", name): ((("fp8-deepseek",), "automatic conversion of the weights"),)
-       for name in ("bamba", "deepseek_v2", "deepseek_v3", "deepseek_v32", "falcon_h1", "glm5",
-                    "nemotron_h", "zamba2")},
+       for name in ("bamba", "deepseek_v2", "deepseek_v3", "deepseek_v32", "falcon_h1", "glm5", "longcat_flash",
+                    "zamba2")},
     # Its image processor and tokenizer are code that a published checkpoint brings.
     ("vllm", "kimi_k25"): ((("source",), "Can't load image processor"),),
     ("transformers", "kimi_k2"): ((("source",), "does not recognize this architecture"),),
@@ -253,10 +253,16 @@ KNOWN = {
     ("transformers", "kimi_k25"): ((("w4a8-ct", "mxfp4-ct", "nvfp4-ct"), "missing_keys"),
                                    (("fp8-deepseek",), "automatic conversion of the weights")),
     **{("transformers", name): ((("fp8-deepseek",), "missing_keys"),
-                                (("fp8-ct", "mxfp8-ct", "nvfp4-ct"), None))
+                                (("fp8-ct", "mxfp8-ct", "nvfp4-ct", "int8-ct"), None))
        for name in ("llama4", "llama4_images")},
     ("transformers", "gemma3_images"): (
-        (("w4a8-ct", "mxfp4-ct", "nvfp4-ct"), "'Linear' object has no attribute 'weight'"),),
+        (("w4a16-ct", "w8a16-ct", "w4a8-ct", "mxfp4-ct", "nvfp4-ct"), "'Linear' object has no attribute 'weight'"),),
+    ("transformers", "glm5_next"): (
+        (("w4a16-ct", "w8a16-ct", "w4a8-ct", "mxfp4-ct", "nvfp4-ct"), "automatic conversion of the weights"),),
+    ("transformers", "minimax_m3"): (
+        (("w4a16-ct", "w8a16-ct", "w4a8-ct", "fp8-tensor-ct", "nvfp4-ct"), "ignore_mismatched_sizes"),),
+    ("transformers", "nemotron_h"): ((("int8-ct",), "missing_keys"),
+                                     (("fp8-deepseek",), "automatic conversion of the weights")),
     ("transformers", "falcon"): (
         (("w4a8-ct", "mxfp4-ct", "nvfp4-ct"), "'FalconLinear' object has no attribute 'weight'"),),
     ("transformers", "qwen3_vl_moe"): ((EVERY, "missing_keys"),),
