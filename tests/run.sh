@@ -48,7 +48,7 @@ formats=${TILEPACK_TEST_FORMATS:-}
 slower=${TILEPACK_TEST_SLOWER:-1}
 faults=${TILEPACK_TEST_LONG:+thorough}
 share=${TILEPACK_TEST_SHARE:-1}
-slow='large|shapes|kills|pairs|consumer|cli/(bench|build|pagecache|progress|readme|rows|unpack)'
+slow='large|shapes|kills|pairs|consumer|quality|cli/(bench|build|formats|pagecache|progress|readme|rows|unpack|zst)'
 
 give_up() { # message
     [ -z "$1" ] || echo "run.sh: $1" >&2

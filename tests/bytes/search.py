@@ -658,8 +658,8 @@ def random_shapes(count):
 
 
 def main():
-    random_shapes(24)
-    for name in sorted(os.listdir(GOLDEN)):
+    random_shapes(24 // tool.SHARE)
+    for name in tool.share(sorted(os.listdir(GOLDEN))):
         if name.endswith(".safetensors"):
             golden(os.path.join(GOLDEN, name))
     with tool.Workdir() as work:
