@@ -59,7 +59,7 @@ def wrong_of_transformers(found):
         return found["error"]
     noisy = found["name"] in zoo.NOISY
     near = min(NEAR[found["format"]], zoo.NOISY[found["name"]] if noisy else 1)
-    same = min(SAME[found["format"]], 0.97 if noisy else 1)
+    same = min(SAME[found["format"]], 0.95 if noisy else 1)
     for key, least in (("unpacked", near), ("output", same)):
         value = found[key]
         if value is not None and not (isinstance(value, float) and value >= least):

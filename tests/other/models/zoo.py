@@ -197,7 +197,7 @@ EVERYWHERE = ("mixtral", "llama", "deepseek_v3", "gpt_oss")
 UNREAD = ("gptq", "awq")
 
 # Cosines of logits that are less near than others' in formats of 4 bits, with weights as near.
-NOISY = {"gemma4_images": 0.7}
+NOISY = {"gemma4": 0.7, "gemma4_images": 0.7}
 
 # vLLM runs these through transformers, and counts shared experts under other names than it loads.
 UNCOUNTED = ("dots1", "hunyuan_moe", "mistral4", "solar_open")
@@ -241,16 +241,19 @@ KNOWN = {
     # The plug-in says it in one sentence when it loads: keys that are values, and few heads.
     ("vllm", "gemma4_images"): ((tuple(PLUGGED), "is not packed"),),
     **{("vllm", name): ((tuple(PLUGGED), "are not whole tiles of 64"),)
-       for name in ("qwen3_5", "qwen3_5_moe", "qwen3_5_images", "qwen3_5_moe_images", "qwen4_exp")},
+       for name in ("qwen3_5", "qwen3_5_moe", "qwen3_5_images", "qwen3_5_moe_images", "qwen4_exp",
+                    "qwen4_exp_images")},
+    ("vllm", "kimi_linear"): (
+        (("w8a16-marlin", "mxfp8-marlin", "mxfp4-marlin", "nvfp4-marlin"), "are not whole tiles of 64"),),
     # Rows that are no multiple of 128: it derives another size of blocks.
     **{("transformers", name): ((("fp8-deepseek",), "automatic conversion of the weights"),)
-       for name in ("bamba", "deepseek_v2", "deepseek_v3", "deepseek_v32", "falcon_h1", "glm5", "longcat_flash",
-                    "zamba2")},
+       for name in ("bamba", "deepseek_v2", "deepseek_v3", "deepseek_v32", "falcon_h1", "glm5", "glm4_moe_lite",
+                    "granitemoehybrid", "longcat_flash", "youtu", "zamba2")},
     # Its image processor and tokenizer are code that a published checkpoint brings.
     ("vllm", "kimi_k25"): ((("source",), "Can't load image processor"),),
     ("transformers", "kimi_k2"): ((("source",), "does not recognize this architecture"),),
     # It calls the modules of the tower and the projector otherwise than files do.
-    ("transformers", "kimi_k25"): ((("w4a8-ct", "mxfp4-ct", "nvfp4-ct"), "missing_keys"),
+    ("transformers", "kimi_k25"): ((("w4a16-ct", "w4a8-ct", "fp8-dynamic-ct", "mxfp4-ct", "nvfp4-ct"), "missing_keys"),
                                    (("fp8-deepseek",), "automatic conversion of the weights")),
     **{("transformers", name): ((("fp8-deepseek",), "missing_keys"),
                                 (("fp8-ct", "mxfp8-ct", "nvfp4-ct", "int8-ct"), None))
@@ -259,13 +262,28 @@ KNOWN = {
         (("w4a16-ct", "w8a16-ct", "w4a8-ct", "mxfp4-ct", "nvfp4-ct"), "'Linear' object has no attribute 'weight'"),),
     ("transformers", "glm5_next"): (
         (("w4a16-ct", "w8a16-ct", "w4a8-ct", "mxfp4-ct", "nvfp4-ct"), "automatic conversion of the weights"),),
+    **{("transformers", name): (
+        (("w4a16-ct", "w8a16-ct", "w4a8-ct", "mxfp4-ct", "nvfp4-ct", "fp8-deepseek"), "automatic conversion of the weights"),
+        (("fp8-tensor-ct",), "unexpected_keys" if name == "bailing_hybrid" else None))
+       for name in ("bailing_hybrid", "kimi_linear")},
+    ("transformers", "hy_v4"): (
+        (UNREAD, None), (("fp8-deepseek",), "automatic conversion of the weights"), (EVERY, "missing_keys")),
+    ("transformers", "modernbert_score"): (
+        (("w4a16-ct", "w8a16-ct", "w4a8-ct", "mxfp4-ct", "nvfp4-ct"), "'Linear' object has no attribute 'weight'"),),
+    # Models without logits, or that this transformers does not run or save as vLLM reads them.
+    **{("transformers", name): ((("source",), "no attribute 'logits'"),) for name in ("bert", "embeddinggemma")},
+    ("transformers", "mistral4"): ((("source",), "must match the size of tensor b"),),
+    ("transformers", "whisper"): ((("source",), "has no attribute 'shape'"),),
+    ("transformers", "step3p7"): ((("source",), "ignore_mismatched_sizes"),),
+    ("vllm", "step3p7"): ((("source",), "'Step3p7VisionConfig' object has no attribute 'heads'"),),
     ("transformers", "minimax_m3"): (
         (("w4a16-ct", "w8a16-ct", "w4a8-ct", "fp8-tensor-ct", "nvfp4-ct"), "ignore_mismatched_sizes"),),
     ("transformers", "nemotron_h"): ((("int8-ct",), "missing_keys"),
                                      (("fp8-deepseek",), "automatic conversion of the weights")),
     ("transformers", "falcon"): (
-        (("w4a8-ct", "mxfp4-ct", "nvfp4-ct"), "'FalconLinear' object has no attribute 'weight'"),),
-    ("transformers", "qwen3_vl_moe"): ((EVERY, "missing_keys"),),
+        (("w4a16-ct", "w8a16-ct", "w4a8-ct", "mxfp4-ct", "nvfp4-ct"),
+         "'FalconLinear' object has no attribute 'weight'"),),
+    ("transformers", "qwen3_vl_moe"): ((UNREAD, None), (EVERY, "missing_keys")),
 }
 # Kernels that vLLM misses only when they run: it loads the format there.
 LATE = (("int8-ct", "sm100"),)
