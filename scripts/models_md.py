@@ -23,6 +23,7 @@ what `tilepack` does with its weights. `tilepack models NAME` prints the file of
 | right | vLLM loaded the output on a CPU that it took for an H200, and `make test-models` decoded every parameter and compared it with the source |
 | kept | the same, and `tilepack` keeps weights plain which vLLM would refuse or misread in this format |
 | refused | vLLM does not load it; `tilepack plan` says so, with the reason, before a byte is written |
+| part | some models of the family are right, and vLLM refuses others, or weights of them stay plain |
 | - | nothing was run: names and shapes come from the sources that the file names |
 
 A weight that every format keeps, such as a router, is counted in none of these words. The text below the table and
@@ -41,17 +42,28 @@ def of_model(rules, model):
 
 
 def verdicts(model, fmt, engine):
-    """Those of rules that name the model and are about the format. What is about some modules in every
-    format is about what the files of models keep."""
-    return {rule["verdict"] for rule in of_model(engine["families"], model)
+    """Those of rules that name the model and are about the format, and "part" of one that names some of its
+    types. What is about some modules in every format is about what the files of models keep."""
+    return {rule["verdict"] if names_all(rule, model) else "part" for rule in of_model(engine["families"], model)
             if fmt in rule.get("formats", [] if "modules" in rule else FORMATS) and "gpus" not in rule}
+
+
+def names_all(rule, model):
+    return model["name"] in rule.get("models", []) or set(model["model_type"]) <= set(rule["types"])
 
 
 def cell(model, fmt, engine):
     said = verdicts(model, fmt, engine)
+    if "part" in said and engine_ran(model, engine):
+        return "part"
     if any(fmt in run.get("formats", []) for run in of_model(engine["ran"], model)):
         return "kept" if "kept" in said else "right"
     return "refused" if said & {"refused", "wrong"} else "-"
+
+
+def engine_ran(model, engine):
+    """Whether some models of the family were loaded in some format."""
+    return any(run.get("formats") for run in of_model(engine["ran"], model))
 
 
 def facts(model, engines):

@@ -118,7 +118,7 @@ static enum tp_code gpu_of(struct work *w, const char *format, const struct tp_g
         return TP_OK;
     if (*gpu)
         return tp_refuse(&w->err, TP_E_DIFF,
-                         "w4a16-ct and, on Ada, fp8-dynamic-ct are what engines load there",
+                         "w4a16-ct and fp8-dynamic-ct are what engines load there",
                          "nothing fits %s: DeepGEMM and vLLM's W4A8 kernels need Hopper or "
                          "Blackwell", (*gpu)->title);
     char known[256] = "";

@@ -318,6 +318,8 @@ void tp_plan_warn(const struct tp_plan *plan)
     warn_card(plan);
     warn_unweighted(plan);
     warn_unknown(plan);
+    if (plan->idle_exclude)
+        tp_warn("%s: --exclude '%.200s' matches no name", plan->ckpt->path, plan->idle_exclude);
     for (size_t u = 0; u < plan->unit_count; u++) {
         const char *warning = plan->units[u].form->warning;
         size_t i = 0, same = 0;

@@ -9,6 +9,7 @@ usage: engines.py [--write]   (writes engines.json anew; look at the differences
 import copy
 import json
 import os
+import re
 import sys
 
 import numpy as np
@@ -327,8 +328,19 @@ def strangers(work):
         tally.check(good or "nothing is known of its model_type" in found["unserved"], f"{name}: says why")
 
 
+def counts():
+    """What `ran` says in words is what it lists."""
+    for engine in json.loads(tool.run("engines", "--json").stdout)["engines"]:
+        for run in engine.get("ran", []):
+            for said in re.findall(r"\b(all|[0-9]+)(?: of)? 13 interchange formats", run["says"]) if run.get("formats") else ():
+                several = re.search(r"\band (\d+ )?of\b", run["says"])
+                tally.check(several or len(run["formats"]) == (13 if said == "all" else int(said)),
+                            f"{engine['name']}: {run['models']}: {run['says']}, and lists {len(run['formats'])}")
+
+
 def main():
     with tool.Workdir() as work:
+        counts()
         strangers(work)
         golden(work)
         changes(work)

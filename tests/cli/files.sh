@@ -75,6 +75,8 @@ answers "they are in the manifest" 0 "no difference" "$TILEPACK" verify packed -
 fails "a single file has no companions" 2 "it has no --copy" \
     "$TILEPACK" convert companions -o one.safetensors --to fp8-dynamic-ct --copy '*.pt'
 answers "a glob that matches nothing is said" 0 "--copy 'none' matches no file" make companions --copy none
+answers "an --exclude that matches nothing is said" 0 "--exclude 'embed tokens' matches no name" \
+    "$TILEPACK" plan companions --to fp8-dynamic-ct --exclude to_q --exclude 'embed tokens'
 answers "unpack copies, too" 0 "" "$TILEPACK" unpack packed -o plain-copies --copy spk_dict.pt
 answers "and knows what was copied" 0 "'spk_dict.pt' is not copied" sh -c \
     "'$TILEPACK' convert companions -o with --to fp8-dynamic-ct --copy spk_dict.pt && '$TILEPACK' unpack with -o without"

@@ -337,7 +337,7 @@ void tp_sched_checks_2025(const struct tp_sched_problem *p, const struct tp_sche
                        plan->count == 0 || plan->config[0].sms <= p->sms,
                        "num_min_sms %llu, num_sms %llu",
                        (ull)(plan->count ? plan->config[0].sms : 0), (ull)p->sms);
-    tp_sched_check_add(checks, "7.3", TP_SCHED_ASSERT, "the device is SM90", p->arch == 9,
+    tp_sched_check_add(checks, "7.3", TP_SCHED_ASSERT, "the device has to be SM90", p->arch == 9,
                        "SM%u0", (unsigned)p->arch);
 }
 

@@ -226,6 +226,6 @@ void tp_sched_checks_w4a8(const struct tp_sched_w4a8 *o, struct tp_sched_checks 
                        "int%u, %s, group %llu, %s", (unsigned)o->bits,
                        o->symmetric ? "symmetric" : "asymmetric", (ull)o->group_size,
                        o->act_order ? "act-order" : "no act-order");
-    tp_sched_check_add(checks, "f.14", TP_SCHED_ASSERT, "the device is SM90", o->arch == 9,
+    tp_sched_check_add(checks, "f.14", TP_SCHED_ASSERT, "the device has to be SM90", o->arch == 9,
                        "SM%u0", (unsigned)o->arch);
 }

@@ -12,7 +12,8 @@
 
 #define TP_HINT_DAMAGED                                                                          \
     "its __metadata__ is damaged or was edited: get the file again, or convert the source anew"
-#define TP_HINT_NEWER "a newer tilepack wrote this file: read it with that version"
+#define TP_HINT_NEWER \
+    "its format file (--format-file FILE) says what it is, or a newer tilepack wrote it"
 /* TP_E_INPUT with the former hint. */
 enum tp_code tp_damaged(struct tp_err *err, const char *what);
 

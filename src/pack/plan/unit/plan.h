@@ -142,6 +142,7 @@ struct tp_plan {
     const struct tp_checkpoint *ckpt;
     const struct tp_weights *weights;
     const struct tp_importance_file *importance; /* of the request, which outlives the plan */
+    const char *idle_exclude; /* a pattern of --exclude that matches no name; of the request */
     struct tp_unit *units;
     size_t unit_count;
     struct tp_output *outputs;

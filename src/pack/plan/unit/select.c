@@ -320,6 +320,37 @@ static enum tp_code check_includes_used(struct tp_builder *b)
     return TP_OK;
 }
 
+static enum tp_code exclude_matches_any(struct tp_builder *b, const struct tp_pattern *exclude,
+                                        bool *matches)
+{
+    char buffer[TP_FULL_NAME];
+    const struct tp_checkpoint *ckpt = b->plan->ckpt;
+    enum tp_code code = TP_OK;
+    *matches = false;
+    for (uint32_t w = 0; w < b->plan->weights->count && !*matches && code == TP_OK; w++) {
+        const char *name = tp_weight_full_name(b->plan, w, buffer, b->err);
+        code = name ? tp_pattern_match(&b->request->matcher, exclude, name, matches, b->err)
+                    : b->err->code;
+    }
+    for (size_t t = 0; t < ckpt->tensor_count && !*matches && code == TP_OK; t++)
+        code = tp_pattern_match(&b->request->matcher, exclude, ckpt->tensors[t].name, matches,
+                                b->err);
+    return code;
+}
+
+/* A misspelt one leaves nothing as it is. No error: one list may serve several models. */
+static enum tp_code find_idle_exclude(struct tp_builder *b)
+{
+    bool matches = true;
+    enum tp_code code = TP_OK;
+    for (size_t i = 0; i < b->request->exclude_count && matches && code == TP_OK; i++) {
+        code = exclude_matches_any(b, &b->request->exclude[i], &matches);
+        if (code == TP_OK && !matches)
+            b->plan->idle_exclude = b->request->exclude[i].text;
+    }
+    return code;
+}
+
 enum tp_code tp_plan_select(struct tp_builder *b)
 {
     enum tp_code code = tp_engines_check(b->err); /* none is missing where they are asked */
@@ -331,5 +362,7 @@ enum tp_code tp_plan_select(struct tp_builder *b)
     tp_source_ignore_close(&b->ignore);
     if (code == TP_OK)
         code = check_includes_used(b);
+    if (code == TP_OK)
+        code = find_idle_exclude(b);
     return code ? code : check_rules_used(b);
 }
