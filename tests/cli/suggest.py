@@ -99,7 +99,7 @@ def gpus(work):
     path = work.at("tiny")
     for name, chip, sm in (("NVIDIA H100 80GB HBM3", "h100", 1), ("NVIDIA A100-SXM4-40GB", "a100-40gb", 1),
                            ("NVIDIA A100-SXM4-80GB", "a100", 1), ("NVIDIA H100 PCIe", "h100-pcie", 1),
-                           ("NVIDIA GeForce RTX 5090", "5090", 1), ("NVIDIA L40S", "l40s", 1),
+                           ("NVIDIA GeForce RTX 5090", "5090", 1), ("rtx4090", "4090", 1), ("NVIDIA L40S", "l40s", 1),
                            ("NVIDIA RTX 6000 Ada Generation", "rtx-6000-ada", 1), ("NVIDIA H200", "h200", 1),
                            ("NVIDIA GH200 480GB", "gh200", 1), ("NVIDIA B200", "b200", 1), ("H100-SXM", "h100", 1),
                            ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx-pro-6000", 1)):

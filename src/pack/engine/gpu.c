@@ -50,6 +50,7 @@ static bool has_word(const char *text, const char *word, size_t size)
 {
     for (const char *at = text; *at;) {
         size_t length = 0;
+        at += strncasecmp(at, "rtx", 3) == 0 && !is_gap(at[3]) ? 3 : 0; /* "rtx4090" */
         while (!is_gap(at[length]))
             length++;
         if (length == size && strncasecmp(at, word, size) == 0)
