@@ -20,7 +20,7 @@ pages=$(files 'man/*.[1-9]') || exit 1
 # are the library's public ones. It does not see jansson's header: jansson.cfg tells
 # it the loops.
 # shellcheck disable=SC2086 # lists of files
-step cppcheck cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr \
+step cppcheck cppcheck --quiet -j "$(nproc)" --std=c11 --error-exitcode=1 --inline-suppr \
     --enable=warning,performance,portability --suppress=missingIncludeSystem \
     --library=scripts/jansson.cfg -Isrc $sources $reference
 
