@@ -238,13 +238,8 @@ KNOWN = {
     # Rows of one group, whose scales are stored as those of two.
     **{("vllm", name): ((("w4a16-marlin",), "b_scales: shape"),)
        for name in ("gemma3_images", "glm4v", "mistral3", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")},
-    # The plug-in says it in one sentence when it loads: keys that are values, and few heads.
+    # The plug-in says it in one sentence when it loads: keys that are values.
     ("vllm", "gemma4_images"): ((tuple(PLUGGED), "is not packed"),),
-    **{("vllm", name): ((tuple(PLUGGED), "are not whole tiles of 64"),)
-       for name in ("qwen3_5", "qwen3_5_moe", "qwen3_5_images", "qwen3_5_moe_images", "qwen4_exp",
-                    "qwen4_exp_images")},
-    ("vllm", "kimi_linear"): (
-        (("w8a16-marlin", "mxfp8-marlin", "mxfp4-marlin", "nvfp4-marlin"), "are not whole tiles of 64"),),
     # Rows that are no multiple of 128: it derives another size of blocks.
     **{("transformers", name): ((("fp8-deepseek",), "automatic conversion of the weights"),)
        for name in ("bamba", "deepseek_v2", "deepseek_v3", "deepseek_v32", "falcon_h1", "glm5", "glm4_moe_lite",
