@@ -34,12 +34,12 @@ from it a choice is.
 {findings}
 """
 
-FINDINGS = """Which weighting is best depends on the model and the budget. On SmolLM2 a choice with gradients is the best at every
-budget: layers differ in how much follows from their outputs, which the expected error of these does not show. On
-Gemma 3 it is the best from 5.5 bits of int4 and int8 on, and for NVFP4 and MXFP8 at every budget. At 4.25 and 4.5
-bits, where KL is half a nat, it is no better than chance there, and the errors of weights alone choose better. With
-E[x^2] alone a choice is below the line at every budget of both models. Without a file it gains less as a rule:
-`recipe` warns.
+FINDINGS = """Which weighting is best depends on the model and the budget. On SmolLM2 and Qwen2.5 a choice with gradients is the best
+at every budget, but for 4.25 and 4.5 bits of Qwen2.5, where worst SNR first is as good or better: layers differ in
+how much follows from their outputs, which the expected error of these does not show. On Gemma 3 it is the best from
+5.5 bits of int4 and int8 on, and for NVFP4 and MXFP8 at every budget. At 4.25 and 4.5 bits, where KL is half a nat,
+it is no better than chance there, and the errors of weights alone choose better. With E[x^2] alone a choice is below
+the line at every budget of each model. Without a file it gains less as a rule: `recipe` warns.
 On other text of SmolLM2 (1,024 tokens of the calibration, int4 and int8, 4.5 and 5 bits) these weightings
 were tried, too: the relative error of outputs (-15 and -20 %), times the number of weights (-23 and -31 %),
 relative errors of weights (-5 and -19 %), times the number of weights (-12 and -16 %), and a gradient for
