@@ -10,8 +10,8 @@
 #
 #   --list        prints the names
 #   --quick       random shapes for 15 seconds, fewer rounds of unit/kernels, fewer calls
-#                 that fail in `faults`, every third case of long tables, and without what takes long and runs no function that
-#                 the others leave out (`slow`, below)
+#                 that fail in `faults`, every third case of long tables, and without what takes
+#                 long and runs no function that the others leave out (`slow`, below)
 #   --check       what a minute is enough for, with what is there: tests that need the
 #                 environment of Python are left out, with a word, where it is missing
 #   --packaging   packaging/ in place of the others

@@ -124,8 +124,8 @@ enum tp_code tp_commit_fail_old(const struct tp_commit *c);
 /* Whether the single file has a header of this program's and the size that it says, or no content.
  * What cannot be read is the error. */
 bool tp_commit_is_own_file(const char *path, struct tp_err *err);
-/* Of a single file that is there and is none of this program's: TP_E_EXISTS where OUT.old is there
- * already; with `act` it gets that name. */
+/* A single file that is there and is none of this program's gets the name OUT.old with `act`;
+ * TP_E_EXISTS where that is there already. */
 enum tp_code tp_commit_keep_file(struct tp_commit *c, bool act);
 
 /* commit_names.c */

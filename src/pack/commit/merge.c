@@ -143,9 +143,8 @@ static enum tp_code take_shard(struct tp_commit *c, const struct tp_done_part *p
     return code;
 }
 
-/* What is made is room for the copies alone: the shards are there. What they are said to be is in
- * the journal before they are moved, so that a run that goes on from here knows them, wherever they
- * lie. */
+/* Makes room for the copies alone, as the shards are there. The journal says what they are before
+ * they are moved, so a run that goes on from here knows them, wherever they lie. */
 static enum tp_code take_shards(struct tp_commit *c)
 {
     const struct merge *m = (struct merge *)c;

@@ -54,8 +54,7 @@ static bool is_complete(const struct tp_commit *c, const struct tp_done_part *pa
     return has;
 }
 
-/* Of the directory that the part will have: a part of this plan that is not complete is made anew.
- * */
+/* Looks at the directory that the part will have: an incomplete part of this plan is made anew. */
 static enum tp_code check_there(const struct tp_commit *c, struct tp_convert_result *result)
 {
     struct tp_done_part part;

@@ -14,7 +14,7 @@ struct tp_shard_file {
     uint64_t hash_at; /* where it has the digits of its own hash; UINT64_MAX: nowhere */
 };
 
-/* Of the file that is open as `fd`, so many bytes on the disk; without `hash_at`. */
+/* Reads the file that is open as `fd`, `size` bytes on the disk; `hash_at` is nowhere. */
 enum tp_code tp_shard_open(struct tp_shard_file *shard, int fd, uint64_t size, bool archive,
                            const char *path, struct tp_err *err);
 void tp_shard_close(struct tp_shard_file *shard); /* but for `fd`; legal where opening failed */

@@ -95,7 +95,7 @@ enum tp_activations {
     TP_ACTIVATIONS_FP8,
     TP_ACTIVATIONS_OTHER
 };
-/* Of a member of config_groups, or of the "group" of a format's config; NULL: UNSAID. */
+/* What a member of config_groups, or the "group" of a format's config, says; NULL: UNSAID. */
 enum tp_activations tp_activations_of(const json_t *group);
 
 struct tp_format {

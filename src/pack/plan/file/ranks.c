@@ -75,7 +75,7 @@ uint64_t tp_plan_rank_bytes(const struct tp_plan *plan, const struct tp_wish *wi
     return sum;
 }
 
-/* Of a matrix alone: the use of a vector, or of a stack, is another one. */
+/* Answers for a matrix alone: a vector and a stack have another use. */
 static bool has_parts(const struct tp_plan *plan, const struct tp_wish *wish,
                       const struct tp_tensor *tensor)
 {

@@ -205,8 +205,9 @@ static enum tp_code list_unit(struct targets *t, size_t u)
     const char *name = unit->name, *at = before_number(name);
     struct tp_expert_name expert;
     enum tp_code code = TP_OK;
+    const bool of_experts = tp_name_expert(facts, name, &expert);
     bool listed = false;
-    if (tp_name_expert(facts, name, &expert))
+    if (of_experts)
         for (int layer = 0; layer < 2 && !listed && code == TP_OK; layer++) {
             code = make_experts(t, name, expert.prefix, layer);
             listed = code == TP_OK && list_expression(t, t->group[u]);
@@ -216,7 +217,7 @@ static enum tp_code list_unit(struct targets *t, size_t u)
     if (!listed && code == TP_OK)
         list_name(t, t->group[u], unit);
     struct renamed_unit renamed = {.t = t, .group = t->group[u]};
-    return code || tp_name_expert(facts, name, &expert)
+    return code || of_experts
                ? code
                : tp_each_renamed(facts, name, strlen(name), list_renamed, &renamed, t->err);
 }
