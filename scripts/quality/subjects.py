@@ -8,6 +8,7 @@ import argparse
 import importlib.util
 import os
 import shutil
+import zlib
 
 import gguf
 import numpy as np
@@ -50,12 +51,14 @@ def steps(decode, data, kind):
     return np.abs(decode(blocks.reshape(data.shape), kind) - none)
 
 
-def dithered(decode, rng):
-    """gguf.dequantize, with noise."""
+def dithered(decode):
+    """gguf.dequantize, with noise that a tensor's own bytes determine: transformers decodes several at
+    a time, in any order."""
     def run(data, kind):
         values = decode(data, kind)
         if kind.name in ("F32", "F16", "BF16"):
             return values
+        rng = np.random.default_rng(zlib.crc32(np.ascontiguousarray(data)))
         noise = rng.random(values.shape, dtype=np.float32) - np.float32(0.5)
         return values + noise * steps(decode, data, kind)
     return run
@@ -88,7 +91,7 @@ def tokenizer_of(path):
 def make_source(path, directory):
     """The checkpoint in bf16, with its tokenizer."""
     decode, folder = gguf.dequantize, os.path.dirname(path)
-    gguf.dequantize = dithered(decode, np.random.default_rng(1))  # transformers calls it
+    gguf.dequantize = dithered(decode)  # transformers calls it
     try:
         model = AutoModelForCausalLM.from_pretrained(
             folder, gguf_file=os.path.basename(path), dtype=torch.float32)

@@ -7,7 +7,9 @@ JOBS is a list of {"name", "do", "model", ...}; OUT/NAME.json gets what was meas
 what the process said. `do` is
     load      builds the model and loads it, `rounds` times, by the function of vLLM's worker
     generate  vllm.LLM() and greedy tokens; `then`: "sleep" or "reload", and the tokens once more
-    products  what linear layers make of an identity, beside the checkpoint's decoded values
+    serve     `vllm serve`, and greedy tokens through /v1/completions
+    products  what linear layers make of an identity, and experts of what they see, beside the
+              checkpoint's decoded values
 `args` are arguments of the engine, `cores` holds the process to as many processors, `timeout`
 ends it, `env` has variables, `together` lets others run beside it. Nothing in vLLM is changed:
 three of its functions are wrapped to be timed, and two of the plug-in.
@@ -16,12 +18,17 @@ import gc
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 import traceback
+import urllib.request
 
 os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-PROMPTS, TOKENS = 8, 32
+TOKENS = 32
+TEXTS = ["The capital of France is", "Plants use light to", "In the year 1969 the first people",
+         "A good recipe for bread begins with", "def fibonacci(n):\n", "The largest planet is",
+         "She opened the door, and behind it", "To sort a list of numbers, one can"]
 TOGETHER = 12
 ARGS = {"enforce_eager": True, "max_model_len": 512, "skip_tokenizer_init": True,
         "dtype": "bfloat16", "enable_prefix_caching": False, "gpu_memory_utilization": 0.5,
@@ -111,19 +118,22 @@ def load(job, result, clock):
     result["rounds"] = rounds
 
 
-def prompts():
-    """Token numbers below every vocabulary's size."""
-    return [{"prompt_token_ids": [1] + [(i * 37 + j * 11) % 30000 + 3 for j in range(24)]}
-            for i in range(PROMPTS)]
+def prompts(model):
+    """Token numbers of TEXTS; without a tokenizer any that are below every vocabulary's size."""
+    if not os.path.exists(os.path.join(model, "tokenizer.json")):
+        return [[1] + [(i * 37 + j * 11) % 30000 + 3 for j in range(24)] for i in range(len(TEXTS))]
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(model)(TEXTS).input_ids
 
 
-def tokens(llm):
+def tokens(llm, asked):
     from vllm import SamplingParams
 
     wanted = SamplingParams(temperature=0, max_tokens=TOKENS, logprobs=5, prompt_logprobs=1,
                             ignore_eos=True, detokenize=False)
     found = []
-    for out in llm.generate(prompts(), wanted, use_tqdm=False):
+    for out in llm.generate([{"prompt_token_ids": ids} for ids in asked], wanted, use_tqdm=False):
         one = out.outputs[0]
         found.append({
             "ids": list(one.token_ids),
@@ -143,15 +153,74 @@ def generate(job, result, clock):
     torch.cuda.synchronize()
     result["start"] = time.perf_counter() - begin
     result["rounds"] = [list(clock.steps)]
-    result["outputs"] = tokens(llm)
+    asked = prompts(job["model"])
+    result["outputs"] = tokens(llm, asked)
     if job.get("then") == "sleep":
         llm.sleep(level=1)
         llm.wake_up()
     elif job.get("then") == "reload":
         llm.collective_rpc("reload_weights")
     if job.get("then"):
-        result["again"] = tokens(llm)
+        result["again"] = tokens(llm, asked)
         result["steps"] = clock.steps
+
+
+def answered(url, body=None, timeout=120):
+    """The JSON of an answer; None where there is none."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as answer:
+            return json.loads(answer.read() or "true")
+    except OSError:
+        return None
+
+
+def completion(url, ids):
+    """In the form of `tokens`, with texts of tokens for their numbers."""
+    found = answered(url, {"model": "m", "prompt": ids, "max_tokens": TOKENS, "temperature": 0,
+                           "logprobs": 5, "ignore_eos": True})["choices"][0]["logprobs"]
+    return {"ids": found["tokens"], "logprobs": found["top_logprobs"], "prompt": []}
+
+
+def serve(job, result, clock):
+    del clock
+    os.environ.pop("VLLM_ENABLE_V1_MULTIPROCESSING")
+    port, begin = 20000 + os.getpid() % 10000, time.perf_counter()
+    # The tokenizer belongs to the server, which answers with text.
+    given = {key: value for key, value in {**ARGS, **job.get("args", {}), "port": port}.items()
+             if key != "skip_tokenizer_init"}
+    words = [word for key, value in given.items() for word in flag(key, value)]
+    with subprocess.Popen([sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", job["model"],
+                           "--served-model-name", "m", *words]) as server:
+        try:
+            base = f"http://127.0.0.1:{port}"
+            while answered(base + "/health", timeout=2) is None:
+                if server.poll() is not None:
+                    raise RuntimeError(f"the server ended with {server.returncode}")
+                time.sleep(0.1)
+            result["answers"] = time.perf_counter() - begin
+            result["outputs"] = [completion(base + "/v1/completions", ids)
+                                 for ids in prompts(job["model"])]
+        finally:
+            server.terminate()
+
+
+def flag(key, value):
+    """Words of the command line for an argument of the engine."""
+    name = key.replace("_", "-")
+    if isinstance(value, bool):
+        return ["--" + ("" if value else "no-") + name]
+    return ["--" + name, json.dumps(value) if isinstance(value, dict) else str(value)]
+
+
+MERGED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
+
+
+def values_of(checkpoint, name):
+    import torch
+
+    return torch.from_numpy(checkpoint.values(name)).cuda()
 
 
 def products_of(model, path):
@@ -160,20 +229,55 @@ def products_of(model, path):
     import torch
 
     checkpoint, found = tp.open(path), []
-    merged = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
     for name, module in model.named_modules():
         head, _, last = name.rpartition(".")
         if ".layers.0." not in name or not hasattr(module, "input_size_per_partition"):
             continue
-        parts = [f"{head}.{part}" for part in merged.get(last, (last,))]
+        parts = [f"{head}.{part}" for part in MERGED.get(last, (last,))]
         if not all(part in checkpoint.weights for part in parts):
             continue
-        values = [torch.from_numpy(checkpoint.values(part)).reshape(
-            -1, module.input_size_per_partition) for part in parts]
-        wanted = torch.cat(values).cuda()
+        wanted = torch.cat([values_of(checkpoint, part).reshape(-1, module.input_size_per_partition)
+                            for part in parts])
         x = torch.eye(wanted.shape[1], dtype=torch.bfloat16, device="cuda")
         made = module.quant_method.apply(module, x, None).float().t()
         found.append((name, float((made - wanted).abs().max()), float(wanted.abs().max())))
+    return found
+
+
+def watch_experts(model):
+    """Keeps what goes into the experts of layer 0, and what comes out, for `experts_of`."""
+    for name, module in model.named_modules():
+        if name.endswith(".layers.0.block_sparse_moe"):
+            module.register_forward_pre_hook(
+                lambda self, given: setattr(self, "given", given[0].clone()))
+            module.register_forward_hook(
+                lambda self, given, made: setattr(self, "made", made.clone()))
+
+
+def mixed(x, gate, w13, w2):
+    """What the two best experts of each token make of it, in float32."""
+    import torch
+
+    scores, experts = torch.softmax(x @ gate.t(), -1).topk(2, -1)
+    scores, out = scores / scores.sum(-1, keepdim=True), torch.zeros_like(x)
+    for expert in range(len(w13)):
+        here, place = (experts == expert).nonzero(as_tuple=True)
+        inner, up = (x[here] @ w13[expert].t()).chunk(2, -1)
+        made = (torch.nn.functional.silu(inner) * up) @ w2[expert].t()
+        out[here] += scores[here, place, None] * made
+    return out
+
+
+def experts_of(model, path):
+    """[(name, size of the difference, size of the values)] of the experts of layer 0."""
+    import tilepack_llm as tp
+
+    checkpoint, found = tp.open(path), []
+    for name, module in model.named_modules():
+        if hasattr(module, "made"):
+            w13, w2 = (values_of(checkpoint, f"{name}.experts.{part}") for part in ("w13", "w2"))
+            wanted = mixed(module.given.float(), module.gate.weight.float(), w13, w2)
+            found.append((name, float((module.made.float() - wanted).norm()), float(wanted.norm())))
     return found
 
 
@@ -184,8 +288,10 @@ def products(job, result, clock):
 
     del clock
     llm = LLM(model=job["model"], **{**ARGS, **job.get("args", {})})
-    result["products"] = llm.apply_model(
-        functools.partial(products_of, path=job.get("values", job["model"])))[0]
+    result["products"] = llm.apply_model(functools.partial(products_of, path=job["model"]))[0]
+    llm.apply_model(watch_experts)
+    tokens(llm, prompts(job["model"])[:1])
+    result["experts"] = llm.apply_model(functools.partial(experts_of, path=job["model"]))[0]
 
 
 def run(job, out):
@@ -202,7 +308,7 @@ def run(job, out):
         torch.set_num_threads(len(os.sched_getaffinity(0)))
         clock = Clock()
         clock.watch()
-        {"load": load, "generate": generate, "products": products}[job["do"]](job, result, clock)
+        {"load": load, "generate": generate, "serve": serve, "products": products}[job["do"]](job, result, clock)
         result["ok"] = True
     except BaseException as error:  # pylint: disable=broad-except
         traceback.print_exc()

@@ -1,8 +1,9 @@
 #!/bin/sh
 # Makes the checkpoints that plan.py names: models.sh OUT KIND...
 #
-# Environment: TILEPACK; PYTHON, with torch; DEVICE for `convert` (auto). Each kind is made by itself,
-# so that several run side by side; a line says how long each step took.
+# Environment: TILEPACK; GGUF, the file of SmolLM2; PYTHON, with torch, transformers and gguf; DEVICE for
+# `convert` (auto). Each kind is made by itself, so that several run side by side; a line says how long each
+# step took.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 out=$1
@@ -20,7 +21,19 @@ convert() { # source, result, arguments ...
     shift 2
     step "$tilepack" convert "$out/$source" -o "$out/$made" --device "$device" --search none --quiet "$@"
 }
+mixed() { # source, result, formats of experts and of linear layers, more words of each rule, of the second
+    printf '{"rules": [{"match": "experts", "to": "%s"%s}, {"match": "_proj", "to": "%s"%s}]}\n' \
+        "$3" "${5-}" "$4" "${5-}${6-}" >"$out/$2.recipe"
+    step "$tilepack" convert "$out/$1" -o "$out/$2" --device "$device" --quiet --recipe "$out/$2.recipe"
+}
 one_layer() { step "$python" "$here/models.py" make "$1" "$out/$1-one"; }
+real() { step "$python" "$here/models.py" smollm2 "$GGUF" "$out/$1" "${2:-0}"; }
+# Stock vLLM rounds the scales of W4A8 by division where it runs eagerly, and as a GPU does where it compiles.
+w4a8() { # kind
+    convert "$1-w4a8-ct" "$1-w4a8-cutlass" --to w4a8-cutlass --set scale=div
+    convert "$1-w4a8-ct" "$1-w4a8-cutlass-gpu" --to w4a8-cutlass
+}
+signed=', "search": "mse", "importance": "magnitude", "signed": true'
 
 # Large: one layer is converted to what stock vLLM reads, and stands for all.
 large() {
@@ -28,33 +41,45 @@ large() {
     convert "$1-one" "$1-one-ct" --to w4a8-ct
     step "$python" "$here/models.py" grow "$out/$1-one-ct" "$out/$1-w4a8-ct"
     rm -rf "${out:?}/$1-one" "${out:?}/$1-one-ct"
-    convert "$1-w4a8-ct" "$1-w4a8-cutlass" --to w4a8-cutlass --set scale=div
+    w4a8 "$1"
 }
 small() {
-    one_layer "$1"
-    step "$python" "$here/models.py" grow "$out/$1-one" "$out/$1"
-    convert "$1" "$1-w4a8-ct" --to w4a8-ct
-    convert "$1-w4a8-ct" "$1-w4a8-cutlass" --to w4a8-cutlass --set scale=div
+    real small
+    for format in w4a8-ct w4a16-ct mxfp4-ct fp8-dynamic-ct; do
+        convert small "small-$format" --to $format
+    done
+    w4a8 small
+    convert small-w4a16-ct small-w4a16-machete --to w4a16-machete
+    convert small-w4a16-ct small-w4a16-marlin --to w4a16-marlin
+    convert small-mxfp4-ct small-mxfp4-marlin --to mxfp4-marlin
+    convert small-fp8-dynamic-ct small-fp8-marlin --to fp8-marlin-channel
+    for format in w4a16-ct gptq awq w4a8-ct w4a16-machete w4a16-marlin w4a8-cutlass; do
+        step "$tilepack" convert "$out/small" -o "$out/signed-$format" --device "$device" --quiet \
+            --to $format --search mse --importance magnitude --signed
+    done
+}
+few() {
+    real few 8
+    for format in w4a8-ct w4a16-ct mxfp4-ct; do
+        convert few "few-$format" --to $format
+    done
+    w4a8 few
+    convert few-mxfp4-ct few-mxfp4-marlin --to mxfp4-marlin
+    mixed few-w4a16-ct few-w4a16-humming w4a16-humming w4a16-machete
+    mixed few-mxfp4-ct few-mxfp4-humming mxfp4-humming mxfp4-marlin
+    mixed few-w4a8-ct few-w4a8-humming w4a8-humming w4a8-cutlass '' ', "set": {"scale": "div"}'
+    for format in w4a8-cutlass w4a16-marlin; do
+        mixed few "signed-few-$format" $format $format "$signed"
+    done
+    mixed few signed-few-w4a16-humming w4a16-humming w4a16-machete "$signed"
+    mixed few signed-few-w4a8-humming w4a8-humming w4a8-cutlass "$signed"
 }
 
 for kind; do
     case $kind in
     mixture | dense) large "$kind" ;;
-    few) small few ;;
-    small)
-        small small
-        convert small-w4a8-ct small-w4a8-cutlass-gpu --to w4a8-cutlass
-        for format in w4a16-ct mxfp4-ct fp8-dynamic-ct; do
-            convert small "small-$format" --to $format
-        done
-        convert small-w4a16-ct small-w4a16-machete --to w4a16-machete
-        convert small-w4a16-ct small-w4a16-marlin --to w4a16-marlin
-        convert small-mxfp4-ct small-mxfp4-marlin --to mxfp4-marlin
-        convert small-fp8-dynamic-ct small-fp8-marlin --to fp8-marlin-channel
-        for format in w4a16-ct w4a16-machete w4a16-marlin w4a8-cutlass; do
-            convert small-one "signed-$format" --to $format --search mse --signed
-        done
-        ;;
+    small) small ;;
+    few) few ;;
     *) echo "there is no kind '$kind'" && exit 2 ;;
     esac
 done

@@ -5,7 +5,7 @@
 #     on_gpu.sh run OUT [GROUP...]   makes models, runs the jobs of plan.py and compares them
 #
 # Environment: WORK (/tmp/serve), where the pieces and what vLLM keeps lie; PYTHON, which has torch; MODELS (in
-# /dev/shm), 35 GB; KINDS (mixture dense few small) of them, none where they are there already;
+# /dev/shm), 60 GB; KINDS (mixture dense few small) of them, none where they are there already;
 # SECONDS_FOR_JOBS (600), after which no job is begun. OUT gets a log of each step and one file of each
 # job. A step that fails or hangs costs no other.
 set -u
@@ -47,6 +47,7 @@ environment() {
     export PYTHONPATH="$work/site:$work/tilepack" LD_LIBRARY_PATH="$work/tilepack:${LD_LIBRARY_PATH:-}"
     export TILEPACK="$work/tilepack/tilepack" TILEPACK_PROGRAM="$work/tilepack/tilepack"
     export TILEPACK_LIBRARY="$work/tilepack/libtilepack.so"
+    export GGUF="$work/smollm2/model.gguf"
     export HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 VLLM_DO_NOT_TRACK=1 PYTHONUNBUFFERED=1
     export VLLM_CACHE_ROOT="$work/cache" TOKENIZERS_PARALLELISM=false
     # Neither is among the pieces.

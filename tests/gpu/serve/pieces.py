@@ -3,13 +3,13 @@
 enough to carry one by one.
 
     pieces.py OUT [MIB]       OUT/1, OUT/2 ...: each of at most MIB (64)
-    pieces.py --here WORK     for this machine: WORK/tilepack alone
+    pieces.py --here WORK     for this machine: WORK/tilepack and WORK/smollm2 alone
 
 Runs in an environment that has vLLM (tests/other/vllm/lib.sh makes one), pip, readelf and zstd.
 The other machine has torch 2.11 with CUDA 13, triton, transformers and PYTHON there; it gets
 vLLM's Python files as they are, its libraries made small by slim_library.py, the distributions of
-DISTRIBUTIONS in the versions of this environment, and tilepack's program, library and package.
-Environment: TILEPACK, BUILD.
+DISTRIBUTIONS in the versions of this environment, tilepack's program, library and package, and
+SmolLM2 as scripts/model.sh gets it. Environment: TILEPACK, BUILD.
 """
 import importlib.metadata
 import importlib.util
@@ -40,6 +40,7 @@ DISTRIBUTIONS = [
     "python-dotenv", "httptools", "websockets", "docstring_parser", "jiter", "truststore",
     "PyJWT", "typing-inspection",
 ]
+PINNED = ["gguf==0.19.0"]  # which transformers reads SmolLM2's file with; vLLM does not need it
 # Of vLLM what no dense or mixture model on Hopper imports.
 NOT_CARRIED = ("third_party/deep_gemm", "third_party/fmha_sm100", "third_party/tml_fa4", "vllm-rs",
                "benchmarks", "vllm_flash_attn/cute")
@@ -76,7 +77,7 @@ def copy_vllm(site):
 
 
 def install(site):
-    versions = [f"{name}=={importlib.metadata.version(name)}" for name in DISTRIBUTIONS]
+    versions = [f"{name}=={importlib.metadata.version(name)}" for name in DISTRIBUTIONS] + PINNED
     platforms = [word for name in PLATFORMS for word in ("--platform", name)]
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check",
                     "--no-deps", "--no-compile", "--only-binary=:all:", "--implementation", "cp",
@@ -114,6 +115,12 @@ def copy_tilepack(folder):
     for name in os.listdir(HERE):
         if name.endswith((".py", ".sh")):
             shutil.copy(os.path.join(HERE, name), folder)
+
+
+def copy_model(folder):
+    subprocess.run(["sh", os.path.join(ROOT, "scripts", "model.sh"), BUILD, "smollm2"], check=True)
+    os.makedirs(folder, exist_ok=True)
+    shutil.copy(os.path.join(BUILD, "models", "smollm2", "model.gguf"), folder)
 
 
 def compress(path):
@@ -157,7 +164,8 @@ def main(out, mib="64"):
     install(site)
     copy_vllm(site)
     copy_tilepack(os.path.join(out, "tilepack"))
-    pieces = [archive(out, "tilepack"), archive(out, "site")]
+    copy_model(os.path.join(out, "smollm2"))
+    pieces = [archive(out, name) for name in ("tilepack", "site", "smollm2")]
     vllm = importlib.util.find_spec("vllm").submodule_search_locations[0]
     for name in LIBRARIES:
         subprocess.run([sys.executable, os.path.join(HERE, "..", "slim_library.py"),
@@ -172,5 +180,6 @@ if __name__ == "__main__":
     if sys.argv[1] == "--here":
         shutil.rmtree(os.path.join(sys.argv[2], "tilepack"), ignore_errors=True)
         copy_tilepack(os.path.join(sys.argv[2], "tilepack"))
+        copy_model(os.path.join(sys.argv[2], "smollm2"))
     else:
         main(*sys.argv[1:])

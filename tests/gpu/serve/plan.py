@@ -7,10 +7,14 @@ A model of MODELS/KIND-FORMAT is made by models.sh. Groups come in the order of 
 """
 import json
 import os
+import subprocess
 import sys
 
 GRAPHS = {"enforce_eager": False, "compilation_config": {"cudagraph_capture_sizes": [1, 8]}}
 MARLIN = {"linear_backend": "marlin"}
+MARLIN_BOTH = {**MARLIN, "moe_backend": "marlin"}
+HUMMING = {"moe_backend": "humming"}
+FP8_MARLIN = {"VLLM_TEST_FORCE_FP8_MARLIN": "1"}
 
 
 def load(name, model, **more):
@@ -19,7 +23,7 @@ def load(name, model, **more):
 
 def tokens(name, model, args=None, **more):
     return {"name": name, "do": "generate", "model": model, "args": args or {}, "together": True,
-            "timeout": 150, **more}
+            "timeout": 300, **more}
 
 
 GROUPS = {
@@ -46,8 +50,15 @@ GROUPS = {
         tokens("experts", "few-w4a8-cutlass"), tokens("experts-stock", "few-w4a8-ct"),
         tokens("marlin", "small-w4a16-marlin"), tokens("marlin-stock", "small-w4a16-ct", MARLIN),
         tokens("fp8", "small-fp8-marlin"),
-        tokens("fp8-stock", "small-fp8-dynamic-ct", MARLIN,
-               env={"VLLM_TEST_FORCE_FP8_MARLIN": "1"}),
+        tokens("fp8-stock", "small-fp8-dynamic-ct", MARLIN, env=FP8_MARLIN),
+    ],
+    # Experts whose kernels are Humming's, which stock vLLM takes for int4 by itself.
+    "humming": [
+        tokens("w4a16-humming", "few-w4a16-humming"), tokens("w4a16-humming-stock", "few-w4a16-ct"),
+        tokens("w4a8-humming", "few-w4a8-humming"),
+        tokens("w4a8-humming-stock", "few-w4a8-ct", HUMMING),
+        tokens("mxfp4-humming", "few-mxfp4-humming"),
+        tokens("mxfp4-humming-stock", "few-mxfp4-ct", {**HUMMING, **MARLIN}),
     ],
     # The weights of a server that runs.
     "updates": [
@@ -56,31 +67,62 @@ GROUPS = {
         tokens("reload-experts", "few-w4a8-cutlass", then="reload"),
         tokens("sleep-experts", "few-w4a8-cutlass", then="sleep"),
     ],
-    # Negative scales.
+    # Negative scales: linear layers, and experts.
     "signed": [
-        {"name": f"signed-{name}", "do": "products", "model": f"signed-{name}", "together": True,
-         "timeout": 90, "args": args}
+        {"name": f"signed-{name}{'-with-marlin' if args else ''}", "do": "products",
+         "model": f"signed-{name}", "together": True, "timeout": 200, "args": args}
         for name, args in (("w4a8-cutlass", {}), ("w4a16-machete", {}), ("w4a16-marlin", {}),
-                           ("w4a16-ct", {}))
+                           ("w4a16-ct", {}), ("w4a8-ct", {}), ("gptq", {}), ("awq", {}),
+                           ("w4a16-ct", MARLIN), ("gptq", MARLIN), ("awq", MARLIN),
+                           ("few-w4a8-cutlass", {}), ("few-w4a16-humming", {}),
+                           ("few-w4a8-humming", {}), ("few-w4a16-marlin", {}))
     ],
-    # Compiled, with CUDA graphs, as vLLM does by default.
+    # Compiled, with CUDA graphs, as vLLM does by default; the server too.
     "graphs": [
         tokens("w4a8-graphs", "small-w4a8-cutlass-gpu", GRAPHS),
         tokens("w4a8-graphs-stock", "small-w4a8-ct", GRAPHS),
+        tokens("machete-graphs", "small-w4a16-machete", GRAPHS),
+        tokens("machete-graphs-stock", "small-w4a16-ct", GRAPHS),
+        tokens("mxfp4-graphs", "small-mxfp4-marlin", GRAPHS),
+        tokens("mxfp4-graphs-stock", "small-mxfp4-ct", {**GRAPHS, **MARLIN}),
         tokens("fp8-graphs", "small-fp8-marlin", GRAPHS),
-        tokens("fp8-graphs-stock", "small-fp8-dynamic-ct", {**GRAPHS, **MARLIN},
-               env={"VLLM_TEST_FORCE_FP8_MARLIN": "1"}),
+        tokens("fp8-graphs-stock", "small-fp8-dynamic-ct", {**GRAPHS, **MARLIN}, env=FP8_MARLIN),
+        tokens("experts-graphs", "few-w4a8-cutlass-gpu", GRAPHS),
+        tokens("experts-graphs-stock", "few-w4a8-ct", GRAPHS),
+        tokens("mxfp4-experts-graphs", "few-mxfp4-marlin", GRAPHS),
+        tokens("mxfp4-experts-graphs-stock", "few-mxfp4-ct", {**GRAPHS, **MARLIN_BOTH}),
+        tokens("served", "small-w4a8-cutlass-gpu", GRAPHS, do="serve"),
+        tokens("served-stock", "small-w4a8-ct", GRAPHS, do="serve"),
+        tokens("mixture-graphs", "mixture-w4a8-cutlass-gpu", GRAPHS),
+        tokens("mixture-graphs-stock", "mixture-w4a8-ct", GRAPHS),
+    ],
+    # On two GPUs, where there are two.
+    "ranks": [
+        tokens(f"{name}-{ranks}{end}", model, {**args, "tensor_parallel_size": 2, **more}, cards=2)
+        for ranks, more in (("tp", {}), ("ep", {"enable_expert_parallel": True}))
+        for name, end, model, args in (
+            ("w4a8", "", "few-w4a8-cutlass", {}), ("w4a8", "-stock", "few-w4a8-ct", {}),
+            ("mxfp4", "", "few-mxfp4-marlin", {}),
+            ("mxfp4", "-stock", "few-mxfp4-ct", MARLIN_BOTH))
     ],
 }
 # (stock, packed) with the same tokens.
 PAIRS = [(job["name"] + "-stock", job["name"]) for group in GROUPS.values() for job in group
-         if any(one["name"] == job["name"] + "-stock" for one in group) and job["do"] == "generate"]
+         if any(one["name"] == job["name"] + "-stock" for one in group)]
+
+
+def cards():
+    listed = subprocess.run(["nvidia-smi", "-L"], check=False, capture_output=True, text=True)
+    return len(listed.stdout.splitlines())
 
 
 def main(models, out, *groups):
-    jobs = []
+    jobs, here = [], cards()
     for group in groups or GROUPS:
         for job in GROUPS[group]:
+            if job.get("cards", 1) > here:
+                print(f"left out  {job['name']}: it needs {job['cards']} GPUs")
+                continue
             jobs.append({**job, "model": os.path.join(models, job["model"])})
     with open(out + ".part", "w", encoding="utf-8") as file:
         json.dump(jobs, file, indent=1)

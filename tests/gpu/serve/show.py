@@ -52,6 +52,9 @@ def show_times(jobs):
         if times:
             print(f"{name:26s}", *(f"{value:8.3f}" if isinstance(value, float) else f"{value:8d}"
                                    for value in times))
+    for name, job in jobs.items():
+        if "answers" in job:
+            print(f"{name}: the server answers after {job['answers']:.1f} s")
 
 
 def difference(one, two):
@@ -84,6 +87,10 @@ def compared(jobs):
             yield f"{name}: products of {len(job['products'])} layers", bool(job["products"])
         for layer, off, most in job.get("products", []):
             yield f"{name}: {layer} off by {off:.3g} of {most:.3g}", off <= most * 2.0 ** -8
+        # Activations are rounded twice, to 8 bits in BF16 and to 4 in FP8.
+        bound = 2.0 ** (-3 if "w4a8" in name else -6)
+        for layer, off, size in job.get("experts", []):
+            yield f"{name}: {layer} off by {off / size:.2g} of its size", off <= size * bound
 
 
 def main(out):
