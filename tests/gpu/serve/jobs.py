@@ -287,11 +287,11 @@ def products(job, result, clock):
     from vllm import LLM
 
     del clock
-    llm = LLM(model=job["model"], **{**ARGS, **job.get("args", {})})
-    result["products"] = llm.apply_model(functools.partial(products_of, path=job["model"]))[0]
+    llm, path = LLM(model=job["model"], **{**ARGS, **job.get("args", {})}), job.get("values", job["model"])
+    result["products"] = llm.apply_model(functools.partial(products_of, path=path))[0]
     llm.apply_model(watch_experts)
     tokens(llm, prompts(job["model"])[:1])
-    result["experts"] = llm.apply_model(functools.partial(experts_of, path=job["model"]))[0]
+    result["experts"] = llm.apply_model(functools.partial(experts_of, path=path))[0]
 
 
 def run(job, out):

@@ -57,6 +57,7 @@ small() {
         step "$tilepack" convert "$out/small" -o "$out/signed-$format" --device "$device" --quiet \
             --to $format --search mse --importance magnitude --signed
     done
+    convert signed-w4a8-ct signed-w4a8-ct-packed --to w4a8-cutlass --set scale=div
 }
 few() {
     real few 8

@@ -47,6 +47,7 @@ NOT_CARRIED = ("third_party/deep_gemm", "third_party/fmha_sm100", "third_party/t
 # vLLM imports one of FlashAttention's two libraries, of 170 and 300 MB; jobs.py runs with Triton's.
 NO_ATTENTION = '"""In place of the library, which is not carried."""\n'
 UNUSED = ("tests", "test", "include", "bin", "3rdparty")  # folders of distributions
+COMPILES = "humming"  # its own sources, when a kernel is first used
 CODE = (".py", ".so", ".json", ".jinja", ".typed", ".lark", ".pem", ".txt")
 GLIBC = 39  # 2.39, of the other machine
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(GLIBC, 16, -1)]
@@ -84,6 +85,8 @@ def install(site):
                     "--python-version", PYTHON, *platforms, "--target", site, *versions],
                    check=True)
     for folder, folders, files in os.walk(site):
+        if folder == site:
+            folders.remove(COMPILES)
         for one in [one for one in folders if one in UNUSED]:
             shutil.rmtree(os.path.join(folder, one))
             folders.remove(one)

@@ -26,6 +26,11 @@ def tokens(name, model, args=None, **more):
             "timeout": 300, **more}
 
 
+def products(name, model, args=None, **more):
+    return {"name": name, "do": "products", "model": model, "args": args or {}, "together": True,
+            "timeout": 200, **more}
+
+
 GROUPS = {
     # Times, one job after the other.
     "times": [
@@ -57,8 +62,8 @@ GROUPS = {
         tokens("w4a16-humming", "few-w4a16-humming"), tokens("w4a16-humming-stock", "few-w4a16-ct"),
         tokens("w4a8-humming", "few-w4a8-humming"),
         tokens("w4a8-humming-stock", "few-w4a8-ct", HUMMING),
-        tokens("mxfp4-humming", "few-mxfp4-humming"),
-        tokens("mxfp4-humming-stock", "few-mxfp4-ct", {**HUMMING, **MARLIN}),
+        # Stock vLLM hands no checkpoint of this model to it.
+        products("mxfp4-humming", "few-mxfp4-humming"),
     ],
     # The weights of a server that runs.
     "updates": [
@@ -69,13 +74,13 @@ GROUPS = {
     ],
     # Negative scales: linear layers, and experts.
     "signed": [
-        {"name": f"signed-{name}{'-with-marlin' if args else ''}", "do": "products",
-         "model": f"signed-{name}", "together": True, "timeout": 200, "args": args}
-        for name, args in (("w4a8-cutlass", {}), ("w4a16-machete", {}), ("w4a16-marlin", {}),
-                           ("w4a16-ct", {}), ("w4a8-ct", {}), ("gptq", {}), ("awq", {}),
-                           ("w4a16-ct", MARLIN), ("gptq", MARLIN), ("awq", MARLIN),
-                           ("few-w4a8-cutlass", {}), ("few-w4a16-humming", {}),
-                           ("few-w4a8-humming", {}), ("few-w4a16-marlin", {}))
+        # W4A8 is what the kernel makes of its scales, as the packed checkpoint has them.
+        products("signed-w4a8-ct", "signed-w4a8-ct", values="signed-w4a8-ct-packed"),
+        *(products(f"signed-{name}", f"signed-{name}") for name in (
+            "w4a8-cutlass", "w4a16-machete", "w4a16-marlin", "w4a16-ct", "gptq", "awq",
+            "few-w4a8-cutlass", "few-w4a16-humming", "few-w4a8-humming", "few-w4a16-marlin")),
+        *(products(f"signed-{name}-with-marlin", f"signed-{name}", MARLIN)
+          for name in ("w4a16-ct", "gptq", "awq")),
     ],
     # Compiled, with CUDA graphs, as vLLM does by default; the server too.
     "graphs": [
@@ -123,7 +128,8 @@ def main(models, out, *groups):
             if job.get("cards", 1) > here:
                 print(f"left out  {job['name']}: it needs {job['cards']} GPUs")
                 continue
-            jobs.append({**job, "model": os.path.join(models, job["model"])})
+            paths = {key: os.path.join(models, job[key]) for key in ("model", "values") if key in job}
+            jobs.append({**job, **paths})
     with open(out + ".part", "w", encoding="utf-8") as file:
         json.dump(jobs, file, indent=1)
     os.rename(out + ".part", out)
