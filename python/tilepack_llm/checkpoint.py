@@ -100,9 +100,13 @@ class Tensors(Mapping[str, Tensor]):
         shape = _native.shape("tensor_shape", self._opened.handle, t)
         return str(self._opened.ask("tensor_dtype", t)), shape
 
+    def number(self, name: str) -> int:
+        """The library's own of a tensor."""
+        return self._index[name]
+
     def part(self, name: str, index: Index = ()) -> Part:
         """A box of a tensor, of which nothing is read."""
-        t = self._index[name]
+        t = self.number(name)
         return part(t, *self._kind(t), index, name)
 
 

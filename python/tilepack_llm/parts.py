@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, SupportsIndex, Union
 
 from . import _native
@@ -68,6 +69,16 @@ def part(number: int, dtype: str, stored: tuple[int, ...], index: Index, name: s
     return Part(number, dtype, spans, tuple(kept))
 
 
+@lru_cache(maxsize=4096)  # the layers of a model are alike
+def _box(whole: tuple[int, ...], spans: tuple[tuple[int, int], ...]) -> _native.Part:
+    """A part of no tensor yet."""
+    found = _native.Part(rank=len(whole))
+    found.shape[: len(whole)] = whole
+    found.begin[: len(spans)] = [begin for begin, _ in spans]
+    found.end[: len(spans)] = [end for _, end in spans]
+    return found
+
+
 def copy(
     opened: Any,
     parts: Sequence[Part],
@@ -86,12 +97,8 @@ def copy(
     addresses  of contiguous memory for each part, on `device`; -1 is the host
     """
     array = (_native.Part * len(parts))()
-    for entry, wanted, address in zip(array, parts, addresses):
-        entry.tensor, entry.to = wanted.number, address or None
-        entry.rank = len(wanted.whole)
-        for d, size in enumerate(wanted.whole):
-            entry.shape[d] = size
-        for d, (begin, end) in enumerate(wanted.spans):
-            entry.begin[d], entry.end[d] = begin, end
+    for i, (wanted, address) in enumerate(zip(parts, addresses)):
+        array[i] = _box(wanted.whole, wanted.spans)
+        array[i].tensor, array[i].to = wanted.number, address or None
     call = (opened, array, len(parts), device, stream, int(verify), threads, ring)
     _native.call("load", *call, **where)

@@ -12,7 +12,7 @@ import ctypes
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 from ._formats import format_facts
@@ -24,7 +24,7 @@ Box = tuple[int, int, int]
 Span = tuple[int, int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # layers that are alike share them
 class Output:
     """One tensor of a packed weight of some size.
 
@@ -33,7 +33,7 @@ class Output:
     shape   as it is stored
     grid    its tiles; None for constants, and for one number that every rank has
     words   the elements of a constant, which follow from the size alone; else None
-    fill    every byte of its padding
+    fill    every byte of its padding; None: no tile is nothing but padding
     """
 
     suffix: str
@@ -41,7 +41,7 @@ class Output:
     shape: tuple[int, ...]
     grid: Grid | None
     words: tuple[int, ...] | None
-    fill: int = 0
+    fill: int | None = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,7 @@ class Packed:
                 "gated": its rows are those of gate and up, one after the other
     bias        it is the bias of such a weight, whose one tensor has no suffix
     reordered   its rows lie in another order than in its source, the one that engines want
+    prefix      of its tensors in the file, before their suffixes
     """
 
     format: str
@@ -66,6 +67,7 @@ class Packed:
     part: str | None = None
     bias: bool = False
     reordered: bool = False
+    prefix: str = ""
 
     def of_size(self, box: Box) -> Packed:
         """The same for another size. Nothing is checked before outputs are asked for."""
@@ -113,7 +115,8 @@ class Packed:
         layout = described.layout(i)
         tiles = layout and grid(layout, described.bytes(i), self.per.get(suffix, (1, 1)))
         words = None if layout else _words(described, i)
-        fill = facts.get("fill", 0)
+        padded = tiles and _is_padded(tiles, self.box)
+        fill = facts.get("fill", 0) if padded else None
         return Output(suffix, described.dtype(i), shape, tiles or None, words, fill)
 
 
@@ -127,13 +130,6 @@ def _words(described: Described, i: int) -> tuple[int, ...]:
     return tuple(values)
 
 
-@lru_cache(maxsize=4096)
-def cut_of(tiles: Grid, box: Box, rows: Span, columns: Span, experts: Span) -> Cut:
-    """The box of a tensor that holds the tiles of a region, of some experts."""
-    _, n, k = region(tiles, box, rows, columns)
-    return cut(tiles, (slice(*experts), n, k))
-
-
 def region(tiles: Grid, box: Box, rows: Span, columns: Span) -> tuple[slice, slice, slice]:
     """Index of a view with the grid's shape, for rows and columns of a weight of that box; of
     stretches of rows, the same of each.
@@ -143,6 +139,12 @@ def region(tiles: Grid, box: Box, rows: Span, columns: Span) -> tuple[slice, sli
     n = tiles.n.tiles(*rows, box[1] // tiles.stretches)
     k = tiles.k.tiles(*columns, box[2])
     return slice(None), slice(*n), slice(*k)
+
+
+def _is_padded(tiles: Grid, box: Box) -> bool:
+    """Whether there are tiles behind the last row or column of the weight."""
+    whole = region(tiles, box, (0, box[1] // tiles.stretches), (0, box[2]))
+    return tuple(one.stop for one in whole[1:]) != (tiles.n.count, tiles.k.count)
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 # vllm.sh: models whose layers it names, merges or divides in ways of its own give the operands of
 # stock vLLM, or are refused before a byte is read; a server that slept, at level 2 with its weights
 # loaded anew, has those of the first time, at the same addresses; a rank reads its part of packed
-# weights once, and makes nothing larger than a layer; dummy weights; what the log says. Not a part
-# of `make test`.
+# weights once, and makes nothing larger than its buffer, which has a layer's size here; dummy
+# weights; what the log says. Not a part of `make test`.
 #
 # Environment: BUILD, TILEPACK; VLLM_PYTHON, a Python that has vLLM 0.33 (made when missing).
 set -u

@@ -8,7 +8,7 @@ once or more, before it reads a model. Neither torch nor vllm is imported until 
     config, claims            vLLM's quantization config, and that no weight is left out
     linear, experts           its methods: parameters of the stored shape, filled by copies of tiles
     tensors, filling          those copies, and what is still to come
-    staging                   bytes from files to the device, a layer at a time
+    staging                   bytes from files to the device, many tensors at a time
     kernels, expert_kernels   vLLM's own kernels, chosen and built
     refresh                   a kernel of weights that were loaded anew
     reading, telling          where tensors leave the file, and the lines of the log

@@ -31,7 +31,6 @@ class TilepackConfig(QuantizationConfig):  # type: ignore[misc]
         self.formats = formats
         self.packed: dict[str, Packed] = {}
         self.claims = Claims()
-        self.hidden: frozenset[str] = frozenset()  # names in the file: see reading.py
 
     def __repr__(self) -> str:
         return f"TilepackConfig({', '.join(self.formats)}; {len(self.packed)} weights)"
@@ -65,8 +64,6 @@ class TilepackConfig(QuantizationConfig):  # type: ignore[misc]
         found = manifest.read(manifest.path_of(model_name, revision))
         check_family(found, types)
         check_order(found, types)
-        if any(weight.reordered for weight in found.values()):
-            self.hidden = frozenset(name for name in found if ":" not in name)
         self.packed = as_built(found, types)
         capability = current_platform.get_device_capability()
         for name, weight in self.packed.items():
@@ -93,7 +90,7 @@ class TilepackConfig(QuantizationConfig):  # type: ignore[misc]
             parts = manifest.parts_of(prefix, self.packed, self.packed_modules_mapping)
             self.claims.add(prefix, parts.values())
             if parts:
-                return TilepackLinearMethod(list(parts.values()), prefix, bool(self.hidden))
+                return TilepackLinearMethod(list(parts.values()), prefix)
             return UnquantizedLinearMethod()
         if isinstance(layer, RoutedExperts):
             experts = manifest.experts_of(prefix, self.packed)

@@ -7,12 +7,12 @@ kernel from the parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from vllm.model_executor.layers.fused_moe.fused_moe_method_base import FusedMoEMethodBase
-from vllm.model_executor.model_loader.weight_utils import default_weight_loader
 from vllm.model_executor.utils import is_weights_pre_processed
 
 from ..errors import UnsupportedError
@@ -134,8 +134,6 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
         for part, packed in self.mine.items():
             for output in self._outputs(packed).values():
                 self._register(layer, part, output)
-        # vLLM's own takes a stack for unquantized rows, and splits it by rows.
-        layer.load_weights = lambda weights: self._load(layer, weights)
 
     def _boxes(self, experts: int, hidden: int, inter: int) -> dict[str, tuple[int, int, int]]:
         rows = {"w13": 2 * inter, "w2": hidden}
@@ -173,51 +171,56 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
     def _register(self, layer: torch.nn.Module, part: str, output: Output) -> None:
         made = parameter(output)
         name = _joined(part, output.suffix)
-        made.weight_loader = self._loader(layer, part, name, output)
+        made.weight_loader = self._loader(layer, part, output)
         layer.register_parameter(STORED + name, made)
         self.filling.expect(name, output)
 
-    def _load(
-        self, layer: torch.nn.Module, weights: Iterable[tuple[str, torch.Tensor]]
-    ) -> Iterator[str]:
-        for full, tensor in weights:
-            name = full.removeprefix("routed_experts.")
-            found: Any = getattr(layer, name, None)
-            if found is None:
-                raise Refused(
-                    f"{self.prefix}: vLLM has no parameter for {name}",
-                    hint="single experts beside stacks are not served",
-                )
-            getattr(found, "weight_loader", default_weight_loader)(found, tensor)
-            yield name
+    def tensors(self, layer: torch.nn.Module) -> Iterator[tuple[str, Callable[..., None]]]:
+        """Each of them in the file, and what loads it."""
+        for part, packed in self.stored.items():
+            for suffix, stored in self._outputs(packed).items():
+                yield packed.prefix + suffix, partial(self._take, layer, part, stored)
 
-    def _loader(self, layer: Any, part: str, name: str, output: Output) -> Callable[..., bool]:
-        packed, mine = self.stored[part], self.mine[part]
+    def _take(self, layer: Any, part: str, stored: Output, tensor: torch.Tensor) -> None:
+        check(f"{self.prefix}: {part}", stored, tensor)
+        param = layer._parameters[STORED + _joined(part, stored.suffix)]
+        param.weight_loader(param, tensor, stored)
 
-        def load(param: Any, tensor: torch.Tensor, *_: Any, **__: Any) -> bool:
-            stored = self._outputs(packed)[output.suffix]
-            check(f"{self.prefix}: {part}", stored, tensor)
-            if not self.filling.takes(name, param):
-                return True
-            if output.grid is None and output.words is None:
+    def _loader(self, layer: Any, part: str, output: Output) -> Callable[..., None]:
+        def load(param: Any, tensor: torch.Tensor, stored: Output) -> None:
+            if not self.filling.takes(_joined(part, output.suffix), param):
+                return
+            if output.grid is not None:
+                self._copy(layer, part, (output, param.data), (stored, tensor))
+            elif output.words is None:
                 param.data.copy_(tensor)
-            elif output.grid is not None:
-                local = [
-                    expert
-                    for expert in range(packed.box[0])
-                    if layer._map_global_expert_id_to_local_expert_id(expert) != -1
-                ]
-                try:
-                    for to, of in self._places(part, output, stored, packed, mine):
-                        copy_tiles(param.data, to, tensor, of, runs(local))
-                except UnsupportedError as error:
-                    raise Refused(
-                        f"{self.prefix}: {part}: {error.message}",
-                        hint=f"serve on another number of ranks than {self.moe.tp_size}",
-                    ) from None
-            return True
 
         return load
+
+    def _copy(
+        self,
+        layer: Any,
+        part: str,
+        to: tuple[Output, torch.Tensor],
+        of: tuple[Output, torch.Tensor],
+    ) -> None:
+        packed, mine = self.stored[part], self.mine[part]
+        if part == "w2_bias" and self.moe.tp_rank:
+            to[1].zero_()  # vLLM adds up what the ranks have computed
+            return
+        local = [
+            expert
+            for expert in range(packed.box[0])
+            if layer._map_global_expert_id_to_local_expert_id(expert) != -1
+        ]
+        try:
+            for here, there in self._places(part, to[0], of[0], packed, mine):
+                copy_tiles(to[1], here, of[1], there, runs(local))
+        except UnsupportedError as error:
+            raise Refused(
+                f"{self.prefix}: {part}: {error.message}",
+                hint=f"serve on another number of ranks than {self.moe.tp_size}",
+            ) from None
 
     def _places(
         self, part: str, output: Output, stored: Output, packed: Packed, mine: Packed
@@ -225,8 +228,6 @@ class TilepackMoEMethod(FusedMoEMethodBase):  # type: ignore[misc]
         """(where in the parameter, where in the file) of what this rank holds."""
         rank, ranks = self.moe.tp_rank, self.moe.tp_size
         (_, n, k), (_, full_n, full_k) = mine.box, packed.box
-        if part == "w2_bias" and rank:
-            return  # vLLM adds up what the ranks have computed
         if part in ("w2", "w2_bias"):
             columns = columns_of_rank(full_k, k, rank, ranks)
             yield (

@@ -44,8 +44,9 @@ class Filling:
         if param.is_meta:
             self._announce(name, param, rows)
             return False
-        if not self.begun(name):
-            param.data.view(-1).view(torch.uint8).fill_(self._outputs[name].fill)
+        fill = self._outputs[name].fill
+        if fill is not None and not self.begun(name):
+            param.data.view(-1).view(torch.uint8).fill_(fill)
         self._loaded[name] = self._loaded.get(name, 0) + rows
         return True
 

@@ -7,8 +7,8 @@ and the views that vLLM's kernel looks for.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -20,10 +20,8 @@ from ..slices import Output, Packed, Span, columns_of_rank, rows_of_rank
 from .filling import Filling
 from .kernels import LINEAR, Asked
 from .staging import account, staging
-from .support import STORED, Refused, check_linear
+from .support import Refused, check_linear
 from .tensors import Place, check, check_dtype, copy_tiles, parameter, rename
-
-_SHARDS = {"q": 0, "k": 1, "v": 2}
 
 
 class Rows(NamedTuple):
@@ -62,15 +60,13 @@ def _count_of(wholes: list[int], rows: int) -> int:
 
 
 class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
-    """parts: the packed weights of the layer, in the order of its rows; hidden: reading.py has
-    renamed their tensors."""
+    """parts: the packed weights of the layer, in the order of its rows."""
 
     supports_pre_processed_weights = True
     requires_device_loading = False
 
-    def __init__(self, parts: list[Packed], prefix: str, hidden: bool = False) -> None:
+    def __init__(self, parts: list[Packed], prefix: str) -> None:
         self.parts, self.prefix = parts, prefix
-        self.stored = STORED if hidden else ""
 
     def create_weights(
         self,
@@ -98,10 +94,11 @@ class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
         )
         self.filling = Filling(self.prefix)
         for output in outputs.values():
-            made = parameter(output)
-            made.weight_loader = self._loader(output)
-            layer.register_parameter(self.stored + output.suffix, made)
-            self.filling.expect(output.suffix, output, n)
+            if output.words is None:  # constants the kernel makes by itself
+                made = parameter(output)
+                made.weight_loader = self._loader(output)
+                layer.register_parameter(output.suffix, made)
+                self.filling.expect(output.suffix, output, n)
 
     def _refuse_unless(self, work: Callable[..., Any], *arguments: Any) -> Any:
         try:
@@ -127,8 +124,7 @@ class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
 
     def _places(self) -> list[list[Rows]]:
         """Of each part where its rows belong. A part that the file has merged is several of
-        vLLM's, one after the other; self.firsts has the first one's number."""
-        self.firsts: list[int] = []
+        vLLM's, one after the other."""
         places, taken, at = [], 0, 0
         for packed in self.parts:
             own = len(self.parts) == len(self.sizes)
@@ -139,27 +135,29 @@ class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
                 first, last = rows_of_rank(whole, size, self.rank, self.ranks)
                 rows.append(Rows((at, at + size), (begin + first, begin + last)))
                 at, begin = at + size, begin + whole
-            self.firsts.append(taken)
             places.append(_joined(rows))
             taken += count
         return places
 
+    def tensors(self, layer: torch.nn.Module) -> Iterator[tuple[str, Callable[..., None]]]:
+        """Each of them in the file, and what loads it."""
+        for part, packed in enumerate(self.parts):
+            for suffix, stored in packed.outputs.items():
+                yield packed.prefix + suffix, partial(self._take, layer, part, stored)
+
+    def _take(
+        self, layer: torch.nn.Module, part: int, stored: Output, tensor: torch.Tensor
+    ) -> None:
+        check(self.prefix, stored, tensor)
+        if stored.words is None:
+            param = layer._parameters[stored.suffix]
+            param.weight_loader(param, tensor, part)
+
     def _loader(self, output: Output) -> Callable[..., None]:
-        def load(param: Any, tensor: torch.Tensor, shard_id: Any = None) -> None:
-            part = self._part(shard_id)
-            check(self.prefix, self.parts[part].outputs[output.suffix], tensor)
+        def load(param: Any, tensor: torch.Tensor, part: int) -> None:
             self._refuse_unless(self._load, output, param, tensor, part)
 
         return load
-
-    def _part(self, shard_id: Any) -> int:
-        """The part that vLLM hands over: all, one, or several that the file has merged."""
-        if shard_id is None:
-            if len(self.parts) > 1:
-                raise Refused(f"{self.prefix}: its parts lie merged in the file")
-            return 0
-        first: Any = shard_id[0] if isinstance(shard_id, tuple) else shard_id
-        return bisect_right(self.firsts, _SHARDS.get(first, first)) - 1
 
     def _load(self, output: Output, param: torch.Tensor, tensor: torch.Tensor, part: int) -> None:
         packed = self.parts[part]
@@ -169,7 +167,7 @@ class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
                 self._check_same(output, param, tensor)
             mine = rows.here[1] - rows.here[0]
             if not self.filling.takes(output.suffix, param, mine) or output.grid is None:
-                continue  # of constants, which the kernel makes itself, none is kept
+                continue
             k = self.mine.box[2]
             columns = columns_of_rank(packed.box[2], k, self.rank, self.ranks)
             copy_tiles(
@@ -199,12 +197,9 @@ class TilepackLinearMethod(LinearMethodBase):  # type: ignore[misc]
         self.filling.again()
         support = LINEAR[self.parts[0].format]
         for suffix, output in self.mine.outputs.items():
-            name = self.stored + suffix
-            if output.grid is None:
-                del layer._parameters[name]  # the kernel makes these words itself
-                continue
-            data = support.view(suffix, layer._parameters[name].data, self.mine.box)
-            rename(layer, name, support.names.get(suffix, suffix), data)
+            if output.words is None:
+                data = support.view(suffix, layer._parameters[suffix].data, self.mine.box)
+                rename(layer, suffix, support.names.get(suffix, suffix), data)
         support.ready(layer, self.kernel)
         account.tell()
 

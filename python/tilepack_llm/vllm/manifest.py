@@ -51,7 +51,7 @@ def _word(value: Any) -> str:
     return value
 
 
-def _packed(descriptor: Mapping[str, Any], name: str) -> Packed:
+def _packed(descriptor: Mapping[str, Any], name: str, prefix: str) -> Packed:
     e, n, k = map(_size, descriptor["box"])
     per = {
         out["suffix"]: (_size(out["per"][0]), _size(out["per"][1]))
@@ -70,7 +70,7 @@ def _packed(descriptor: Mapping[str, Any], name: str) -> Packed:
     bias = bool(descriptor.get("bias"))
     reordered = "rows" in descriptor
     return Packed(
-        descriptor["format"], params, (e, n, k), stacked, per, part or None, bias, reordered
+        descriptor["format"], params, (e, n, k), stacked, per, part or None, bias, reordered, prefix
     )
 
 
@@ -110,7 +110,7 @@ def units(manifest: Mapping[str, Any], where: str) -> dict[str, Packed]:
             check_inputs(
                 name, descriptor["format"], manifest["request"].get("weights_only") is not True
             )
-            packed = _packed(descriptor, name)
+            packed = _packed(descriptor, name, unit["prefix"])
             if packed.bias and not packed.stacked:
                 _check_bias(name, packed)
             else:

@@ -9,8 +9,7 @@ user would have to name.
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -21,23 +20,11 @@ from ..checkpoint import Checkpoint
 from ..errors import Error
 from . import manifest
 from .config import TilepackConfig
-from .staging import Stored, account, mark, staging, stored
-from .support import STORED, Refused
+from .experts import TilepackMoEMethod
+from .linear import TilepackLinearMethod
+from .staging import Stored, account, mark, staging
+from .support import Refused
 from .telling import tell_kernels
-
-# The file's stack is P.experts.w13_*; in vLLM's tree of modules it is routed_experts that
-# holds it, under a name that no model takes for one of its own to cut (gpt-oss does w13_weight).
-_STACK = re.compile(r"\.experts\.(w13_|w2_)")
-_BIAS = "bias"
-
-
-def _named(name: str, hidden: Collection[str]) -> str:
-    """The name under which vLLM gets a tensor. Where it moves rows of some plain weights, those of
-    packed ones are hidden from the names by which it knows them (llama4); a bias is not."""
-    module, _, suffix = name.rpartition(".")
-    if module in hidden and suffix != _BIAS:
-        return f"{module}.{STORED}{suffix}"
-    return _STACK.sub(rf".experts.routed_experts.{STORED}\1", name)
 
 
 def _before(model_config: Any, model: Any) -> None:
@@ -45,7 +32,13 @@ def _before(model_config: Any, model: Any) -> None:
     config = get_current_vllm_config().quant_config
     if isinstance(config, TilepackConfig) and model_config.runner_type != "draft":
         config.claims.check(config.packed, model, model_config.hf_text_config)
-    tell_kernels(model)
+
+
+def _layers(model: Any) -> dict[str, Any]:
+    """Those that are packed, by name."""
+    kinds = (TilepackLinearMethod, TilepackMoEMethod)
+    layers = model.named_modules()
+    return {name: one for name, one in layers if isinstance(vars(one).get("quant_method"), kinds)}
 
 
 # Of vLLM's readers the ones that map files.
@@ -60,26 +53,59 @@ def _opened(path: str) -> Checkpoint:
         raise Refused(str(error)) from None
 
 
-def _marked(
-    weights: Iterable[tuple[str, Any]], model_config: Any
+def _elsewhere(config: Any) -> set[str]:
+    """All tensors of packed weights, also of those that no layer of this rank holds."""
+    return {
+        weight.prefix + suffix
+        for weight in getattr(config, "packed", {}).values()
+        for suffix in (*weight.outputs, *weight.inputs)
+    }
+
+
+def _plain(
+    weights: Iterable[tuple[str, Any]], model_config: Any, layers: list[Any], mapped: bool
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Each tensor with its place in the files. The first one comes when vLLM has them all; of two
-    with one name the second is no tensor of the checkpoint."""
-    left: dict[str, Stored] | None = None
+    """What is not packed is handed on. Packed tensors are loaded here.
+
+    mapped  each has its place in a file
+    """
+    loaders: dict[str, Callable[..., None]] = {}
+    for layer in layers:
+        loaders.update(layer.quant_method.tensors(layer))
+    packed = _elsewhere(get_current_vllm_config().quant_config)
+    opened: Checkpoint | None = None
     for name, tensor in weights:
-        if left is None:
-            left = stored(_opened(manifest.path_of(model_config.model, model_config.revision)))
-        source = left.pop(name, None)
-        if source is not None:
-            mark(tensor, source)
-        yield name, tensor
+        if mapped and opened is None:  # the first one comes when vLLM has all files
+            opened = _opened(manifest.path_of(model_config.model, model_config.revision))
+        if name in loaders:
+            if opened is not None:
+                mark(tensor, Stored(opened, opened.tensors.number(name)))
+            loaders.pop(name)(tensor)
+        elif name not in packed:
+            yield name, tensor
+
+
+def _track(loader: Any) -> None:
+    """Where vLLM is asked to look whether all parameters were loaded, those are that the plugin
+    itself looks after."""
+    track = loader.track_weights_loading
+
+    def tracked(self: Any, model: Any, loaded: Any, *more: Any, **others: Any) -> None:
+        ours = {
+            f"{name}.{parameter}"
+            for name, layer in _layers(model).items()
+            for parameter in layer._parameters
+        }
+        track(self, model, loaded if loaded is None else loaded | ours, *more, **others)
+
+    loader.track_weights_loading = tracked
 
 
 def watch() -> None:
-    """Renames stacks, marks tensors, and looks at models, where tensors leave the file.
+    """Loads packed tensors, and looks at models, where tensors leave the file.
 
-    Models that load experts by hand (deepseek_v2 and some twenty others) ask neither the config
-    nor the layer for a name, so that there is no later place.
+    What vLLM's models do with names and rows of plain weights is not for packed ones: each goes
+    to the layer for which the config has given its weight.
     """
     get_all_weights = DefaultModelLoader.get_all_weights
 
@@ -89,16 +115,14 @@ def watch() -> None:
             yield from weights
             return
         _before(model_config, model)
-        if self.load_config.load_format in MAPPED:
-            weights = _marked(weights, model_config)
+        layers = list(_layers(model).values())
+        tell_kernels([layer.quant_method for layer in layers])
         staging.clear()
         account.reading = True
-        quantization = get_current_vllm_config().quant_config
-        hidden = getattr(quantization, "hidden", ())
-        for name, tensor in weights:
-            yield _named(name, hidden), tensor
+        yield from _plain(weights, model_config, layers, self.load_config.load_format in MAPPED)
         staging.flush()
         account.reading = False
         account.tell()
 
     DefaultModelLoader.get_all_weights = watched
+    _track(DefaultModelLoader)

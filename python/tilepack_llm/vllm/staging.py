@@ -1,18 +1,17 @@
 """Bytes of packed tensors, from the files to parameters.
 
-The library's loader reads boxes of tensors, of a layer of the model at a time: straight into a
-parameter where tiles lie there as they lie in the file, and else into a buffer on the device, out
-of which they are copied. The host copies nothing, and a rank reads its own tiles alone. The buffer
-holds no more than the tiles of a layer, nor than PIECE unless one expert has more.
+The library's loader reads boxes of many tensors at a time: straight into a parameter where tiles
+lie there as they lie in the file, and else into a buffer on the device, out of which they are
+copied. The host copies nothing, and a rank reads its own tiles alone. The buffer holds no more
+than Staging.room unless one expert has more.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from vllm.logger import init_logger
@@ -25,8 +24,6 @@ from ..slices import Cut
 logger = init_logger("vllm.tilepack")  # below the logger that vLLM sets up
 
 _ALIGN = 512  # bytes: of boxes in the buffer
-PIECE = 256 << 20  # bytes of the buffer
-_LAYER = re.compile(r".*?\.\d+(?=\.)")
 
 
 @dataclass
@@ -56,25 +53,39 @@ class Account:
 account = Account()
 
 
-@dataclass(frozen=True)
-class Stored:
-    """A tensor in the files of a checkpoint."""
+class Stored(NamedTuple):
+    """A tensor in the files of a checkpoint, by its number there."""
 
     checkpoint: Checkpoint
-    name: str
-    part: Part
-
-    @property
-    def layer(self) -> str:
-        """The layer of the model that it belongs to, as its name begins."""
-        found = _LAYER.match(self.name)
-        return found.group() if found else self.name.rpartition(".")[0]
+    number: int
 
 
-def stored(checkpoint: Checkpoint) -> dict[str, Stored]:
-    """All tensors by name."""
-    tensors = checkpoint.tensors
-    return {name: Stored(checkpoint, name, tensors.part(name)) for name in tensors}
+class View(NamedTuple):
+    """Of a tensor's bytes, as torch.as_strided() has it."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+    def seen(self, tensor: torch.Tensor) -> torch.Tensor:
+        flat = tensor.detach().view(-1).view(torch.uint8)
+        return flat.as_strided(self.shape, self.strides, flat.storage_offset() + self.offset)
+
+
+class Move(NamedTuple):
+    """Tiles of a stored tensor, and where in a parameter they go.
+
+    room  bytes of the box in the buffer; 0: they lie in the parameter as in the file
+    """
+
+    cut: Cut
+    into: View
+    room: int
+
+    @classmethod
+    def of(cls, cut: Cut, into: View) -> Move:
+        room = 0 if cut.lies_as(into.strides) else -(-cut.bytes // _ALIGN) * _ALIGN
+        return cls(cut, into, room)
 
 
 def mark(tensor: torch.Tensor, source: Stored) -> None:
@@ -89,73 +100,64 @@ def source_of(tensor: torch.Tensor) -> Stored | None:
     return found
 
 
-@dataclass(frozen=True)
-class _Job:
-    """Tiles that are still to come: of a box, for a view of a parameter's bytes."""
+class _Job(NamedTuple):
+    """What is still to come for a parameter."""
 
     source: Stored
-    cut: Cut
+    move: Move
     target: torch.Tensor
-
-    @cached_property
-    def direct(self) -> bool:
-        return self.cut.lies_as(self.target.stride())
 
     @property
     def part(self) -> Part:
-        return replace(self.source.part, whole=self.cut.whole, spans=self.cut.spans)
+        cut = self.move.cut
+        return Part(self.source.number, "U8", cut.spans, cut.shape, cut.whole)
 
-    @property
-    def room(self) -> int:
-        """Of the box in the buffer."""
-        return 0 if self.direct else -(-self.cut.bytes // _ALIGN) * _ALIGN
+    def address(self, staged: int) -> int:
+        move = self.move
+        return staged if move.room else self.target.data_ptr() + move.into.offset
 
 
 class Staging:
-    """What is to be read at once."""
+    """What is to be read at once.
+
+    room  bytes of the buffer, unless one expert has more
+    """
 
     def __init__(self) -> None:
+        self.room = 128 << 20
         self.clear()
 
     def clear(self) -> None:
         self._jobs: list[_Job] = []
-        self._room = 0
+        self._taken = 0
 
-    def add(self, source: Stored, cut: Cut, target: torch.Tensor) -> None:
-        """The target is filled by the next flush(), or before.
-
-        target  bytes of a parameter, a view of the cut's shape
-        """
-        job = _Job(source, cut, target)
-        if self._jobs and not self._takes(job):
+    def add(self, source: Stored, move: Move, target: torch.Tensor) -> None:
+        """The target, a parameter, has the tiles after the next flush(), or before."""
+        if self._jobs and not self._takes(source, move, target):
             self.flush()
-        self._jobs.append(job)
-        self._room += job.room
+        self._jobs.append(_Job(source, move, target))
+        self._taken += move.room
 
-    def _takes(self, job: _Job) -> bool:
+    def _takes(self, source: Stored, move: Move, target: torch.Tensor) -> bool:
         last = self._jobs[-1]
-        alike = (
-            job.source.checkpoint is last.source.checkpoint
-            and job.source.layer == last.source.layer
-            and job.target.device == last.target.device
-        )
-        return alike and self._room + job.room <= PIECE
+        alike = source.checkpoint is last.source.checkpoint and target.device == last.target.device
+        return alike and (not move.room or self._taken + move.room <= self.room)
 
     def flush(self) -> None:
         """Reads all of them."""
-        jobs, room = self._jobs, self._room
+        jobs, taken = self._jobs, self._taken
         self.clear()
         if not jobs:
             return
         begin = time.monotonic()
-        buffer = torch.empty(room, dtype=torch.uint8, device=jobs[0].target.device)
+        buffer = torch.empty(taken, dtype=torch.uint8, device=jobs[0].target.device)
         places = list(_places(jobs))
         self._read(jobs, [buffer.data_ptr() + at for at in places])
         for job, at in zip(jobs, places):
-            if not job.direct:
-                cut = job.cut
-                job.target.copy_(buffer.as_strided(cut.shape, cut.strides, at))
-            account.copied += job.target.numel()
+            cut, into, room = job.move
+            if room:
+                into.seen(job.target).copy_(buffer.as_strided(cut.shape, cut.strides, at))
+            account.copied += cut.bytes
         account.seconds += time.monotonic() - begin
 
     def _read(self, jobs: list[_Job], staged: list[int]) -> None:
@@ -164,7 +166,7 @@ class Staging:
         parts.copy(
             checkpoint.handle,
             [job.part for job in jobs],
-            [job.target.data_ptr() if job.direct else at for job, at in zip(jobs, staged)],
+            [job.address(at) for job, at in zip(jobs, staged)],
             device=device,
             stream=torch.cuda.current_stream(device).cuda_stream if device >= 0 else None,
             file=checkpoint.path,
@@ -176,7 +178,7 @@ def _places(jobs: list[_Job]) -> Iterator[int]:
     at = 0
     for job in jobs:
         yield at
-        at += job.room
+        at += job.move.room
 
 
 staging = Staging()

@@ -5,33 +5,30 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import torch
 from vllm.model_executor.layers.quantization.input_quant_fp8 import QuantFP8
 from vllm.platforms import current_platform
 
 from ..slices import Packed
-from .experts import TilepackMoEMethod
 from .linear import TilepackLinearMethod
 from .staging import logger
 
 
-def _found(model: torch.nn.Module) -> dict[str, Counter[tuple[str, str]]]:
+def _found(methods: list[Any]) -> dict[str, Counter[tuple[str, str]]]:
     """{what: {(format, kernel): layers}}."""
     found: dict[str, Counter[tuple[str, str]]] = {"linear layers": Counter(), "experts": Counter()}
-    for layer in model.modules():
-        method: Any = getattr(layer, "quant_method", None)
+    for method in methods:
         if isinstance(method, TilepackLinearMethod):
             found["linear layers"][method.mine.format, type(method.kernel).__name__] += 1
-        elif isinstance(method, TilepackMoEMethod):
+        else:
             kernel = method.experts_cls.__name__
             found["experts"][method.stored["w13"].format, kernel] += 1
     return found
 
 
-def _weights(model: torch.nn.Module) -> list[Packed]:
-    methods = [getattr(layer, "quant_method", None) for layer in model.modules()]
-    linear = [one.mine for one in methods if isinstance(one, TilepackLinearMethod)]
-    return linear + [one.stored["w13"] for one in methods if isinstance(one, TilepackMoEMethod)]
+def _weight(method: Any) -> Packed:
+    one = method.mine if isinstance(method, TilepackLinearMethod) else method.stored["w13"]
+    assert isinstance(one, Packed)
+    return one
 
 
 def _compiles_marlin() -> bool:
@@ -40,10 +37,13 @@ def _compiles_marlin() -> bool:
     return capability is not None and capability.major in (9, 10, 11)
 
 
-def tell_kernels(model: torch.nn.Module) -> None:
+def tell_kernels(methods: list[Any]) -> None:
     """A line for linear layers, one for experts, and one where a start takes long or stock vLLM has
-    other scales."""
-    found = _found(model)
+    other scales.
+
+    methods  of all packed layers
+    """
+    found = _found(methods)
     for what, kernels in found.items():
         if kernels:
             rows = [f"{fmt} by {kernel} ({n})" for (fmt, kernel), n in sorted(kernels.items())]
@@ -55,7 +55,7 @@ def tell_kernels(model: torch.nn.Module) -> None:
         )
     as_compiled = any(
         weight.format == "w4a8-cutlass" and weight.parameters.get("scale", "gpu") == "gpu"
-        for weight in _weights(model)
+        for weight in map(_weight, methods)
     )
     if as_compiled and QuantFP8.enabled():
         logger.info(

@@ -1,21 +1,22 @@
 """Parameters of the stored shape, and the tiles that belong into them.
 
-Every load of the plugin goes through copy_tiles(): a box of the file, and one strided copy, for
-each part, output and run of experts.
+Every load of the plugin goes through copy_tiles(): a box of the file, and a view of the parameter,
+for each part, output and run of experts.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
 
-from ..slices import Cut, Output, Packed, Span, cut_of, region
+from ..slices import Output, Packed, Span, cut, region
 from ..tensor import torch_dtype
 from ..tiles import Grid
-from .staging import PIECE, account, source_of, staging
+from .staging import Move, View, account, source_of, staging
 from .support import Refused
 
 
@@ -38,7 +39,7 @@ def check(where: str, output: Output, tensor: torch.Tensor) -> None:
             f"{torch_dtype(output.dtype)} {list(output.shape)}",
             hint="run `tilepack verify`",
         )
-    if output.words is not None and not torch.equal(tensor.cpu(), constant(output)):
+    if output.words is not None and tuple(tensor.flatten().tolist()) != output.words:
         raise Refused(
             f"{where}: {output.suffix} is {tensor.flatten().tolist()[:3]}, expected is "
             f"{list(output.words[:3])}: its codes lie in another layout",
@@ -64,12 +65,6 @@ def check_dtype(where: str, packed: Packed, dtype: torch.dtype) -> None:
         )
 
 
-def tiles_of(tensor: torch.Tensor, grid: Grid) -> torch.Tensor:
-    """The tensor's bytes with axes for experts, tiles along n and k, and the inside of a tile."""
-    flat = tensor.detach().view(-1).view(torch.uint8)
-    return torch.as_strided(flat, grid.shape(), grid.strides())
-
-
 @dataclass(frozen=True)
 class Place:
     """Where something lies in a tensor: rows and columns of a weight of that box."""
@@ -79,16 +74,26 @@ class Place:
     rows: Span
     columns: Span
 
-    def view(self, tensor: torch.Tensor) -> torch.Tensor:
-        grid = self.output.grid
-        assert grid is not None
-        return tiles_of(tensor, grid)[region(grid, self.box, self.rows, self.columns)]
+    @property
+    def grid(self) -> Grid:
+        assert self.output.grid is not None
+        return self.output.grid
 
-    def cut(self, experts: Span) -> Cut:
-        """The box of the stored tensor that holds these tiles of some experts."""
-        grid = self.output.grid
-        assert grid is not None
-        return cut_of(grid, self.box, self.rows, self.columns, experts)
+    def tiles(self, first: int, count: int) -> tuple[slice, slice, slice]:
+        """Of some experts."""
+        _, n, k = region(self.grid, self.box, self.rows, self.columns)
+        return slice(first, first + count), n, k
+
+    def view(self, first: int, count: int) -> View:
+        """Of their bytes: axes for experts, tiles along n and k, and the inside of a tile."""
+        index, steps = self.tiles(first, count), self.grid.strides()
+        shape = *(one.stop - one.start for one in index), *self.grid.shape()[3:]
+        return View(shape, steps, sum(one.start * step for one, step in zip(index, steps)))
+
+
+@lru_cache(maxsize=4096)  # the layers of a model are alike
+def _move(to: Place, slot: int, of: Place, first: int, count: int) -> Move:
+    return Move.of(cut(of.grid, of.tiles(first, count)), to.view(slot, count))
 
 
 def copy_tiles(
@@ -103,16 +108,17 @@ def copy_tiles(
 
     experts  runs (first slot of the target, first expert of the tensor, count); None: all
     """
-    into, source = to.view(target), source_of(tensor)
-    for slot, first, count in experts or [(0, 0, into.shape[0])]:
-        part = into[slot : slot + count]
+    source = source_of(tensor)
+    for slot, first, count in experts or [(0, 0, to.grid.e.count)]:
         if source is None:
-            _copy(part, of.view(tensor.to(target.device))[first : first + count])
+            tiles = of.view(first, count).seen(tensor.to(target.device))
+            _copy(to.view(slot, count).seen(target), tiles)
             continue
-        step = max(1, PIECE // max(of.cut((first, first + 1)).bytes, 1))
+        whole = _move(to, slot, of, first, count)
+        step = max(1, staging.room * count // whole.room) if whole.room else count
         for at in range(0, count, step):
-            piece = part[at : at + step]
-            staging.add(source, of.cut((first + at, first + at + piece.shape[0])), piece)
+            move = _move(to, slot + at, of, first + at, min(step, count - at))
+            staging.add(source, move, target)
 
 
 def _copy(part: torch.Tensor, tiles: torch.Tensor) -> None:

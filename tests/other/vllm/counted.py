@@ -13,6 +13,7 @@ import json
 import math
 import os
 import re
+from unittest import mock
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -47,8 +48,9 @@ class Operators(TorchDispatchMode):
 
 @contextlib.contextmanager
 def counting(result):
-    """Fills `result` with what happens inside."""
+    """Fills `result` with what happens inside, where the plugin's buffer may hold a layer."""
     from tilepack_llm import parts
+    from tilepack_llm.vllm.staging import staging
 
     copy, result["read"] = parts.copy, 0
 
@@ -60,7 +62,7 @@ def counting(result):
 
     parts.copy = counted
     try:
-        with Operators() as operators:
+        with mock.patch.object(staging, "room", result["layer"]), Operators() as operators:
             yield
     finally:
         parts.copy = copy
