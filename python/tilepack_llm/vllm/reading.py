@@ -85,6 +85,12 @@ def _plain(
             yield name, tensor
 
 
+def _layer_bytes(layers: list[Any], config: Any) -> int:
+    """Packed, of a layer of the model in the mean."""
+    held = sum(one.nbytes for layer in layers for one in layer.parameters())
+    return held // max(getattr(config, "num_hidden_layers", 1), 1)
+
+
 def _track(loader: Any) -> None:
     """Where vLLM is asked to look whether all parameters were loaded, those are that the plugin
     itself looks after."""
@@ -118,6 +124,7 @@ def watch() -> None:
         layers = list(_layers(model).values())
         tell_kernels([layer.quant_method for layer in layers])
         staging.clear()
+        staging.allow(_layer_bytes(layers, model_config.hf_text_config))
         account.reading = True
         yield from _plain(weights, model_config, layers, self.load_config.load_format in MAPPED)
         staging.flush()

@@ -2,8 +2,8 @@
 
 The library's loader reads boxes of many tensors at a time: straight into a parameter where tiles
 lie there as they lie in the file, and else into a buffer on the device, out of which they are
-copied. The host copies nothing, and a rank reads its own tiles alone. The buffer holds no more
-than Staging.room unless one expert has more.
+copied. The host copies nothing, and a rank reads its own tiles alone. The buffer holds a layer of
+the model, at least LEAST and at most MOST, unless one expert has more.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from ..slices import Cut
 logger = init_logger("vllm.tilepack")  # below the logger that vLLM sets up
 
 _ALIGN = 512  # bytes: of boxes in the buffer
+LEAST, MOST = 16 << 20, 128 << 20  # bytes of the buffer: each flush() takes a millisecond
 
 
 @dataclass
@@ -124,8 +125,11 @@ class Staging:
     """
 
     def __init__(self) -> None:
-        self.room = 128 << 20
+        self.room = MOST
         self.clear()
+
+    def allow(self, room: int) -> None:
+        self.room = min(max(room, LEAST), MOST)
 
     def clear(self) -> None:
         self._jobs: list[_Job] = []
