@@ -87,8 +87,8 @@ def _plain(
 
 def _layer_bytes(layers: list[Any], config: Any) -> int:
     """Packed, of a layer of the model in the mean."""
-    held = sum(one.nbytes for layer in layers for one in layer.parameters())
-    return held // max(getattr(config, "num_hidden_layers", 1), 1)
+    held = sum(int(one.nbytes) for layer in layers for one in layer.parameters())
+    return held // max(int(getattr(config, "num_hidden_layers", 1)), 1)
 
 
 def _track(loader: Any) -> None:

@@ -33,6 +33,13 @@ w4a8() { # kind
     convert "$1-w4a8-ct" "$1-w4a8-cutlass" --to w4a8-cutlass --set scale=div
     convert "$1-w4a8-ct" "$1-w4a8-cutlass-gpu" --to w4a8-cutlass
 }
+others='w8a16-ct mxfp8-ct nvfp4-ct fp8-deepseek'
+to_marlin() { # kind
+    for format in w8a16 mxfp8 nvfp4; do
+        convert "$1-$format-ct" "$1-$format-marlin" --to $format-marlin
+    done
+    convert "$1-fp8-deepseek" "$1-fp8-marlin" --to fp8-marlin
+}
 signed=', "search": "mse", "importance": "magnitude", "signed": true'
 
 # Large: one layer is converted to what stock vLLM reads, and stands for all.
@@ -45,14 +52,20 @@ large() {
 }
 small() {
     real small
-    for format in w4a8-ct w4a16-ct mxfp4-ct fp8-dynamic-ct; do
+    for format in w4a8-ct w4a16-ct mxfp4-ct fp8-dynamic-ct $others; do
         convert small "small-$format" --to $format
     done
+    for bits in 4 8; do
+        convert small small-w${bits}a16-ct-channel --to w${bits}a16-ct --set group=channel
+        convert small-w${bits}a16-ct-channel small-w${bits}a16-marlin-channel --to w${bits}a16-marlin-channel
+    done
+    convert small-w8a16-ct small-w8a16-machete --to w8a16-machete
+    to_marlin small
     w4a8 small
     convert small-w4a16-ct small-w4a16-machete --to w4a16-machete
     convert small-w4a16-ct small-w4a16-marlin --to w4a16-marlin
     convert small-mxfp4-ct small-mxfp4-marlin --to mxfp4-marlin
-    convert small-fp8-dynamic-ct small-fp8-marlin --to fp8-marlin-channel
+    convert small-fp8-dynamic-ct small-fp8-marlin-channel --to fp8-marlin-channel
     for format in w4a16-ct gptq awq w4a8-ct w4a16-machete w4a16-marlin w4a8-cutlass; do
         step "$tilepack" convert "$out/small" -o "$out/signed-$format" --device "$device" --quiet \
             --to $format --search mse --importance magnitude --signed
@@ -61,10 +74,13 @@ small() {
 }
 few() {
     real few 8
-    for format in w4a8-ct w4a16-ct mxfp4-ct; do
+    for format in w4a8-ct w4a16-ct mxfp4-ct fp8-dynamic-ct $others; do
         convert few "few-$format" --to $format
     done
     w4a8 few
+    to_marlin few
+    convert few-w4a16-ct few-w4a16-marlin --to w4a16-marlin
+    convert few-fp8-dynamic-ct few-fp8-marlin-channel --to fp8-marlin-channel
     convert few-mxfp4-ct few-mxfp4-marlin --to mxfp4-marlin
     mixed few-w4a16-ct few-w4a16-humming w4a16-humming w4a16-machete
     mixed few-mxfp4-ct few-mxfp4-humming mxfp4-humming mxfp4-marlin

@@ -17,6 +17,20 @@ HUMMING = {"moe_backend": "humming"}
 FP8_MARLIN = {"VLLM_TEST_FORCE_FP8_MARLIN": "1"}
 
 
+# What stock vLLM serves, too, where it is told which kernels: packed format, its checkpoint, arguments.
+OTHERS = [
+    ("w8a16-machete", "w8a16-ct", {}), ("w8a16-marlin", "w8a16-ct", MARLIN),
+    ("w4a16-marlin-channel", "w4a16-ct-channel", MARLIN),
+    ("w8a16-marlin-channel", "w8a16-ct-channel", MARLIN), ("mxfp8-marlin", "mxfp8-ct", MARLIN),
+    ("nvfp4-marlin", "nvfp4-ct", MARLIN), ("fp8-marlin", "fp8-deepseek", MARLIN),
+]
+OTHERS_OF_EXPERTS = [
+    ("w4a16-marlin", "w4a16-ct"), ("w8a16-marlin", "w8a16-ct"), ("mxfp8-marlin", "mxfp8-ct"),
+    ("nvfp4-marlin", "nvfp4-ct"), ("fp8-marlin", "fp8-deepseek"),
+    ("fp8-marlin-channel", "fp8-dynamic-ct"),
+]
+
+
 def load(name, model, **more):
     return {"name": name, "do": "load", "model": model, "timeout": 60, **more}
 
@@ -54,8 +68,16 @@ GROUPS = {
         tokens("mxfp4-stock", "small-mxfp4-ct", MARLIN),
         tokens("experts", "few-w4a8-cutlass"), tokens("experts-stock", "few-w4a8-ct"),
         tokens("marlin", "small-w4a16-marlin"), tokens("marlin-stock", "small-w4a16-ct", MARLIN),
-        tokens("fp8", "small-fp8-marlin"),
+        tokens("fp8", "small-fp8-marlin-channel"),
         tokens("fp8-stock", "small-fp8-dynamic-ct", MARLIN, env=FP8_MARLIN),
+    ],
+    "others": [
+        tokens(f"{kind}-{packed}{end}", f"{kind}-{name}", args if end else {},
+               env=FP8_MARLIN if end else {})
+        for kind, rows in (("small", OTHERS),
+                           ("few", [(*names, MARLIN_BOTH) for names in OTHERS_OF_EXPERTS]))
+        for packed, stock, args in rows
+        for end, name in (("", packed), ("-stock", stock))
     ],
     # Experts whose kernels are Humming's, which stock vLLM takes for int4 by itself.
     "humming": [
@@ -90,7 +112,7 @@ GROUPS = {
         tokens("machete-graphs-stock", "small-w4a16-ct", GRAPHS),
         tokens("mxfp4-graphs", "small-mxfp4-marlin", GRAPHS),
         tokens("mxfp4-graphs-stock", "small-mxfp4-ct", {**GRAPHS, **MARLIN}),
-        tokens("fp8-graphs", "small-fp8-marlin", GRAPHS),
+        tokens("fp8-graphs", "small-fp8-marlin-channel", GRAPHS),
         tokens("fp8-graphs-stock", "small-fp8-dynamic-ct", {**GRAPHS, **MARLIN}, env=FP8_MARLIN),
         tokens("experts-graphs", "few-w4a8-cutlass-gpu", GRAPHS),
         tokens("experts-graphs-stock", "few-w4a8-ct", GRAPHS),
