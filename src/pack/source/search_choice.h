@@ -19,7 +19,7 @@ struct tp_search_choice {
 
 /* What the user says. Words are NULL where nothing was said. */
 struct tp_search_words {
-    const char *search;     /* none, mse or w4a8; NULL: none, or with one of the others the codec's */
+    const char *search;     /* none, mse or w4a8; NULL: none */
     bool is_signed;
     const char *importance; /* none, magnitude, or the path of a file */
 };
@@ -28,10 +28,6 @@ struct tp_search_words {
  * or the codec. What is not said of importance is magnitude for int4, else none. */
 enum tp_code tp_search_choice_make(const struct tp_search_words *words, enum tp_codec codec,
                                    struct tp_search_choice *choice, struct tp_err *err);
-
-/* How plain weights are searched where nothing was said: as the table of codecs has it. */
-enum tp_code tp_search_choice_unsaid(enum tp_codec codec, struct tp_search_choice *choice,
-                                     struct tp_err *err);
 
 /* Puts the choice into an operation that will encode. */
 void tp_search_choice_op(const struct tp_search_choice *choice, struct tp_op *op);
