@@ -181,7 +181,8 @@ const char *tp_search_note(const struct tp_unit_form *form, char text[TP_SEARCH_
     const uint32_t p = form->unsearched ? tp_format_unsearched(form->format, &form->settings) : 0;
     if (!form->unsearched)
         return form->needless_search ? "its scales are the best already" : NULL;
-    snprintf(text, TP_SEARCH_NOTE, "with %.60s=%.60s that is not the default", form->format->param[p].key,
+    snprintf(text, TP_SEARCH_NOTE, "with %.60s=%.60s that is not the default",
+             form->format->param[p].key,
              form->format->param[p].choices[form->settings.choice[p]]);
     return text;
 }

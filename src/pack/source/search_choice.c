@@ -3,7 +3,6 @@
 
 #include "base/suffix.h"
 #include "kernels/op/traits.h"
-#include "pack/file/leafhash.h"
 #include "pack/text/json_tree.h"
 
 #include <string.h>
@@ -62,18 +61,26 @@ void tp_search_choice_op(const struct tp_search_choice *choice, struct tp_op *op
     op->importance = choice->importance;
 }
 
+const char *tp_search_choice_param(const struct tp_search_choice *choice, unsigned i,
+                                   char text[TP_HASH_TEXT], const char **value)
+{
+    static const char *const keys[TP_SEARCH_PARAMS] = {"search", "signed", "importance"};
+    const bool file = choice->importance == TP_IMPORTANCE_FILE;
+    if (choice->search == TP_SEARCH_NONE || i >= TP_SEARCH_PARAMS)
+        return NULL;
+    tp_hash_print(choice->hash, text);
+    *value = i == 0   ? tp_search_names[choice->search]
+             : i == 1 ? (choice->is_signed ? "yes" : "no")
+                      : (file ? text : importance_names[choice->importance]);
+    return keys[i];
+}
+
 void tp_search_choice_describe(const struct tp_search_choice *choice, json_t *params)
 {
     char text[TP_HASH_TEXT];
-    if (choice->search == TP_SEARCH_NONE)
-        return;
-    tp_hash_print(choice->hash, text);
-    tp_json_set(params, "search", json_string(tp_search_names[choice->search]));
-    tp_json_set(params, "signed", json_string(choice->is_signed ? "yes" : "no"));
-    tp_json_set(params, "importance",
-                        json_string(choice->importance == TP_IMPORTANCE_FILE
-                                        ? text
-                                        : importance_names[choice->importance]));
+    const char *key, *value;
+    for (unsigned i = 0; (key = tp_search_choice_param(choice, i, text, &value)) != NULL; i++)
+        tp_json_set(params, key, json_string(value));
 }
 
 bool tp_search_choice_read(const char *key, const char *value, struct tp_search_choice *choice)
