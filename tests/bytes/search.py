@@ -542,6 +542,13 @@ def unsaid_of_packed(work):
                     f"{fmt}: not what is packed {searched}")
 
 
+def unsaid_elsewhere(work):
+    """Negative scales go with the codes; formats whose kernels nobody ran with them warn."""
+    for fmt, warns in (("w4a8-flashinfer-sm90", True), ("w4a16-marlin", False)):
+        done = tool.run("plan", work.at("w4a16-ct", "unsaid"), "--to", fmt, "--include", ".")
+        tally.check(("scales may be negative" in done.stderr) == warns, f"{fmt}: a word of negative scales")
+
+
 def unsaid_everywhere():
     """Every format does what its file says, and every choice that takes the search away says so."""
     with tool.Workdir() as work:
@@ -716,6 +723,7 @@ def main():
         for fmt in UNSAID:
             unsaid(work, fmt)
         unsaid_of_packed(work)
+        unsaid_elsewhere(work)
     sampled_figures(np.random.default_rng(5))
     unsaid_everywhere()
     every_format(np.random.default_rng(31))
