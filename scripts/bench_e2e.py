@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Times conversions against `cp`, in one run, and writes a table and a picture.
 
-    bench_e2e.py --program build/tilepack --dir build/bench [--rounds 5] [--format NAME]...
+    bench_e2e.py --program build/tilepack --dir build/bench [--rounds 5] [--default-search] [--format NAME]...
 
 DIR/src is the checkpoint. Its files are read once first, so that the page cache is warm.
 Then, round by round and format by format, in turns:
     cp --reflink=never of the input, and sync -f
-    tilepack convert to the format, checksums and fsync on
+    tilepack convert to the format, checksums and fsync on, without a search of scales
 and, on the result, `tilepack verify` and `cat`. The stages measured alone are a read of
 the input, by as many threads, and a write with fsync of as many bytes as the output has,
 by one thread and by as many, with and without asking the disk to begin early: the
@@ -114,7 +114,8 @@ class Bench:
     def convert(self, fmt):
         dst = self.fresh("out")
         args = [self.opt.program, "convert", self.src, "-o", dst, "--to", fmt, "--device", "cpu",
-                "--jobs", str(self.opt.jobs), "--weights-only", "--search", "none"]
+                "--jobs", str(self.opt.jobs), "--weights-only",
+                *([] if self.opt.default_search else ["--search", "none"])]
         done = measure.run(*args, "--verbose")
         self.note(fmt, "convert", done.seconds)
         self.memory[fmt] = max(done.memory, self.memory.get(fmt, 0))
@@ -220,6 +221,7 @@ def picture(result):
 def main(argv):
     p = measure.options(__doc__, rounds=5)
     p.add_argument("--jobs", type=int, default=len(measure.processors()))
+    p.add_argument("--default-search", action="store_true", help="as convert does by itself; else --search none")
     p.add_argument("--format", action="append", help="default: every format that is written")
     opt = p.parse_args(argv)
     result = Bench(opt).run()

@@ -58,6 +58,8 @@ def facts(fmt, engines):
     yield "read by", readers(fmt, engines)
     yield "taken from", fmt["source"]
     yield "codec", f"{code(fmt['codec'])}, a scale for each block of {listing(fmt['block'])} (n, k)"
+    if "search" in fmt:
+        yield "search", f"{code(fmt['search'])}{', signed' * fmt.get('signed', False)}, of plain weights by default"
     yield "experts", {"stack": "stacked", "split": "one weight each"}[fmt["experts"]]
     inputs = fmt.get("inputs")
     if inputs:

@@ -27,6 +27,7 @@ def search(words, importance, *more):
 
 
 NONE = ("none", ("--search", "none"))
+UNSAID = ("unsaid", ())  # the format's default
 PLAIN, MAGNITUDE = search("plain", "none"), search("magnitude", "magnitude")
 IMPORTANCE, FEEDBACK = search("importance", "importance"), search("feedback", "moments")
 

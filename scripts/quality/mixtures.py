@@ -33,7 +33,7 @@ class Mixture:
     """Two formats of a subject, set by set: bytes[set] = (low, high)."""
 
     def __init__(self, program, subject, mixture):
-        values = [program.values(conversions.Variant(name, *conversions.NONE), subject)[0] for name in mixture]
+        values = [program.values(conversions.Variant(name, *conversions.UNSAID), subject)[0] for name in mixture]
         self.program, self.subject, self.mixture = program, subject, mixture
         said = recipe(program, subject, mixture, 16, "")
         self.values = said["values"]

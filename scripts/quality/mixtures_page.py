@@ -25,7 +25,7 @@ from it a choice is.
 
 * *With gradients* is `--importance` with a file of `samples/moments.py` to which `samples/gradients.py` added
   those of 2,048 tokens of the calibration. *With E[x^2]* is the file without them, and *without a file* has
-  errors of weights alone. No format has a search here.
+  errors of weights alone. Each format has its default search.
 * *Worst SNR first* gives the larger format to sets in the order of their SNR in the smaller one, *random*
   to sets in any order: the mean of {random}, and the range.
 * NVFP4 alone has 4.5 bits, so that its mixtures begin above that.

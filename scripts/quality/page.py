@@ -33,8 +33,9 @@ on top.
 * *None* is `--search none`; the others are `--search mse` with `--importance` *magnitude* or none
   (*plain*), which need no data, with E[x^2] of the inputs (*importance*), or with their moments, too
   (*feedback*: `samples/moments.py` writes both); *signed* is `--signed`.
-* NVFP4 of plain weights has *plain* by default, as it is better than *none* by more than two standard
-  errors in each model; all else has *none*.
+* By default plain weights have *magnitude, signed* in int4 and *plain* in NVFP4, which are better than
+  *none* by more than two standard errors in each model; all else, and int4 that no kernel was seen to
+  read with negative scales, has *none*.
 * Formats with the same codes have the same values
   ([Formats of the same values](#formats-of-the-same-values)).
 * *Mean* is the mean of the changes of KL against *none* of the same format, in the models that were

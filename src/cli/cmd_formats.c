@@ -7,6 +7,7 @@
 #include "pack/engine/engine.h"
 #include "pack/format/format.h"
 #include "pack/format/format_keywords.h"
+#include "pack/source/search_choice.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -260,6 +261,17 @@ static const char *inputs_text(const struct tp_format *format, char *text, size_
     return text;
 }
 
+/* By default, of plain weights. */
+static void print_search(const struct tp_format *format)
+{
+    char text[80];
+    snprintf(text, sizeof text, "%s%s for plain weights (--search none: as the original library)",
+             tp_search_name(format->searched.search),
+             format->searched.is_signed ? ", signed" : "");
+    if (format->searched.search)
+        tp_print_fact("search", text);
+}
+
 static int print_one(const struct tp_format *format)
 {
     char text[400];
@@ -271,6 +283,7 @@ static int print_one(const struct tp_format *format)
     snprintf(text, sizeof text, "%s, a scale for each block of %ux%u (n x k)",
              tp_codec_name(format->op.codec), format->op.block_n, format->op.block_k);
     tp_print_fact("codec", text);
+    print_search(format);
     if (format->group)
         tp_print_fact("groups", "any size G that the tensors' shapes give; numbers below are for "
                              "the usual one");

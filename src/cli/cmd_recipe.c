@@ -43,7 +43,10 @@ static enum tp_code add_format(struct command *c, const char *name, struct tp_er
     c->formats++;
     if (strcmp(name, AS_IT_IS) == 0)
         return TP_OK;
+    const struct tp_search_words unsaid = {0}; /* as convert makes it */
     enum tp_code code = tp_request_to(&format->request, name, NULL, 0, err);
+    if (code == TP_OK)
+        code = tp_request_search(&format->request, &unsaid, err);
     if (code == TP_OK)
         code = tp_request_choice(c->o, &format->request, err);
     if (code == TP_OK)

@@ -18,15 +18,10 @@
 /* The parameters that a search adds to the descriptor. */
 static void print_search(const struct tp_search_choice *search)
 {
-    json_t *params = json_object();
-    const char *key;
-    json_t *value;
-    tp_search_choice_describe(search, params);
-    json_object_foreach(params, key, value)
-        printf("%s%s=%s", json_object_iter_at(params, key) == json_object_iter(params)
-                              ? "\n  scales searched with " : " ",
-               key, json_string_value(value));
-    json_decref(params);
+    char text[TP_HASH_TEXT];
+    const char *key, *value;
+    for (unsigned i = 0; (key = tp_search_choice_param(search, i, text, &value)) != NULL; i++)
+        printf("%s%s=%s", i ? " " : "\n  scales searched with ", key, value);
 }
 
 static void print_weight(const struct tp_weight *weight)

@@ -322,7 +322,8 @@ const struct tp_option tp_option_rows[] = {
     {.name = "search", .value = "HOW", .kind = TP_OPT_CHOICE, .commands = MAKES,
      .field = FIELD(search), .complete = TP_COMPLETE_WORDS,
      .words = "none|mse|w4a8", .help = "take the best of several scales for each block",
-     .more = "By default plain weights have 'mse' in formats of NVFP4, and all else has none. 'mse' "
+     .more = "By default plain weights have 'mse' in formats of NVFP4, and 'mse' with --signed in "
+             "those of int4 whose readers take negative scales; all else has none. 'mse' "
              "takes the least error of code times scale, 'w4a8' (int4 only) that of what "
              "vLLM's W4A8 kernel computes. 'none' takes the scale that follows from the largest "
              "value, as the original libraries do. The bytes mean what they always do, so that "

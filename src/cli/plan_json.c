@@ -18,8 +18,9 @@ static void put_search(struct tp_writer *w, const struct tp_unit_form *form)
 {
     enum tp_search search = tp_op_search(&form->op);
     bool searched = form->format && search != TP_SEARCH_NONE;
-    tp_write(w, tp_if(form->needless_search,
-                      tp_str("search_note", "its scales are the best already")));
+    char text[TP_SEARCH_NOTE];
+    const char *note = tp_search_note(form, text);
+    tp_write(w, tp_if(note, tp_str("search_note", note)));
     if (searched)
         tp_write(w, tp_str("search", tp_search_name(search)),
                  tp_str("signed", form->op.search_signed ? "yes" : "no"),

@@ -158,17 +158,33 @@ static void print_left_out(const struct tp_plan *plan)
     printf("%s", ckpt->left_count ? "\n" : "");
 }
 
-static void note_search(const struct tp_plan *plan)
+static bool is_needless(const struct tp_unit_form *form) { return form->needless_search; }
+static bool is_unsearched(const struct tp_unit_form *form) { return form->unsearched; }
+
+/* "q_proj and others: not searched, as WHY" of the units that this is so of. */
+static void note_unsearched(const struct tp_plan *plan, bool (*is)(const struct tp_unit_form *form))
 {
+    char why[TP_SEARCH_NOTE];
     size_t count = 0, first = 0;
     for (size_t u = plan->unit_count; u-- > 0;)
-        if (plan->units[u].form->needless_search) {
+        if (is(plan->units[u].form)) {
             first = u;
             count++;
         }
     if (count)
-        printf("%s%s: not searched, as its scales are the best already\n",
-               plan->units[first].name, count > 1 ? " and others" : "");
+        printf("%s%s: not searched, as %s\n", plan->units[first].name,
+               count > 1 ? " and others" : "", tp_search_note(plan->units[first].form, why));
+}
+
+const char *tp_search_note(const struct tp_unit_form *form, char text[TP_SEARCH_NOTE])
+{
+    const uint32_t p = form->unsearched ? tp_format_unsearched(form->format, &form->settings) : 0;
+    if (!form->unsearched)
+        return form->needless_search ? "its scales are the best already" : NULL;
+    snprintf(text, TP_SEARCH_NOTE, "with %.60s=%.60s that is not the default",
+             form->format->param[p].key,
+             form->format->param[p].choices[form->settings.choice[p]]);
+    return text;
 }
 
 int tp_plan_print(const struct tp_plan *plan, const struct tp_options *o)
@@ -186,7 +202,8 @@ int tp_plan_print(const struct tp_plan *plan, const struct tp_options *o)
     tp_exact_print(plan, false);
     tp_left_plain_print(plan);
     print_left_out(plan);
-    note_search(plan);
+    note_unsearched(plan, is_needless);
+    note_unsearched(plan, is_unsearched);
     return status;
 }
 

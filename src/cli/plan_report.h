@@ -10,6 +10,10 @@
 int tp_plan_print(const struct tp_plan *plan, const struct tp_options *o);
 int tp_plan_print_json(const struct tp_plan *plan, const struct tp_serving *serving);
 
+/* Why scales are not searched although the format has a search, or NULL. */
+enum { TP_SEARCH_NOTE = 160 };
+const char *tp_search_note(const struct tp_unit_form *form, char text[TP_SEARCH_NOTE]);
+
 /* One line per distinct warning and per kept weight that was asked for. */
 void tp_plan_warn(const struct tp_plan *plan);
 

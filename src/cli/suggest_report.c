@@ -50,9 +50,9 @@ static void convert_words(const struct tp_suggest_report *report, const struct t
     add_option(words, "--to", row->format->name);
     for (size_t i = 0; i < advice->sets; i++)
         add_option(words, "--set", advice->set[i]);
-    if (row->searched)
-        add_option(words, "--search", advice->search);
-    if (row->searched && advice->is_signed)
+    if (row->said.search)
+        add_option(words, "--search", tp_search_name(row->said.search));
+    if (row->said.is_signed)
         add(words, "--signed");
     if (row->way == TP_SUGGEST_REQUANTIZED)
         add(words, "--requantize");

@@ -294,7 +294,7 @@ def check_sample(source_dir, to):
     """(weights, largest error) of one sample in one format."""
     rng = np.random.default_rng(5)
     with tool.Workdir() as work:
-        tool.run("convert", source_dir, "-o", work.at("out"), "--to", to, "--quiet")
+        tool.run("convert", source_dir, "-o", work.at("out"), "--to", to, "--search", "none", "--quiet")
         tool.load(work.at("out"))
         checkpoint = oracle.Checkpoint(tool.shards(work.at("out")))
     source, used = tool.load(source_dir)[0], []

@@ -80,7 +80,7 @@ def check_files(library, units, packed):
 def one_format(library, fmt, sample, plain, work):
     packed = work.at(f"{sample}-{fmt}")
     tool.run("convert", work.at(sample), "-o", packed, "--to", fmt, "--quiet",
-             "--weights-only", "--nonfinite", "keep")
+             "--weights-only", "--nonfinite", "keep", "--search", "none")
     units = oracle.Checkpoint(tool.shards(packed)).units
     made = check_quantize(library, fmt, plain, units)
     read = check_files(library, units, packed)

@@ -433,7 +433,7 @@ class Search:
     def options(self, path):
         """Writes the file; (those of convert, those of verify)."""
         if not self.kind:
-            return [], []
+            return self.words, []
         if not self.file:
             return self.words + ["--importance", self.kind], []
         stfile.save(path, self.file)

@@ -416,7 +416,7 @@ def recipe(work):
             {"match": "q_proj", "to": "nvfp4-ct", "search": "mse"},
             {"match": "k_proj", "to": "fp8-ct", "search": "mse"},
             {"match": "experts", "to": "w4a8-ct", "search": "w4a8", "signed": True},
-            {"match": "down_proj", "to": "w4a8-ct"}]}, f)
+            {"match": "down_proj", "to": "w4a8-ct", "search": "none"}]}, f)
     m = work.at("m")
     done = tool.run("plan", m, "--recipe", work.at("recipe.json"), *merged, "--json")
     units = {u["name"].split("layers.0.")[-1]: u for u in json.loads(done.stdout)["units"]}
@@ -480,47 +480,101 @@ def searches_of(path):
     return {tuple(p.get(key) for key in ("search", "signed", "importance")) for p in params}
 
 
-def unsaid(work):
-    """Plain weights are searched where NVFP4 is made and nothing is said, and only there; the result
-    knows it, and `--search none` is another conversion."""
-    m, to, mse = work.at("m"), ("--to", "nvfp4-ct"), {("mse", "no", "none")}
+# What is asked for, of a format that is searched by default, and what its descriptors say then.
+UNSAID = {"nvfp4-ct": (("--search", "mse"), ("mse", "no", "none")),
+          "w4a16-ct": (("--search", "mse", "--signed"), ("mse", "yes", "magnitude")),
+          "w4a8-cutlass": (("--search", "mse", "--signed"), ("mse", "yes", "magnitude"))}
+NOT_SEARCHED = {(None, None, None)}
+
+
+def unsaid(work, fmt):
+    """Plain weights are searched where the format says how and the user says nothing; the result knows
+    it, and `--search none` is another conversion."""
+    m, to = work.at("m"), ("--to", fmt)
+    asked, described = UNSAID[fmt]
 
     def made(name, *words, src=m):
-        tool.run("convert", src, "-o", work.at(name), "--include", ".", "--weights-only",
+        tool.run("convert", src, "-o", work.at(fmt, name), "--include", ".", "--weights-only",
                  *(words if "--recipe" in words else (*words, *(() if "--to" in words else to))))
-        return stored(work.at(name))
-    found, asked, none = made("unsaid"), made("asked", "--search", "mse"), made("no", "--search", "none")
-    tally.check(found == asked != none and searches_of(work.at("unsaid")) == mse and
-                searches_of(work.at("no")) == {(None, None, None)}, "NVFP4 has mse")
+        return stored(work.at(fmt, name))
+    os.mkdir(work.at(fmt))
+    found, same, none = made("unsaid"), made("asked", *asked), made("no", "--search", "none")
+    tally.check(found == same != none and searches_of(work.at(fmt, "unsaid")) == {described} and
+                searches_of(work.at(fmt, "no")) == NOT_SEARCHED, f"{fmt}: searched by default")
     tally.check(made("weighed", "--importance", work.at("own")) ==
-                made("asks", "--importance", work.at("own"), "--search", "mse") != found,
-                "importance alone is of that search")
+                made("asks", "--importance", work.at("own"), *asked) != found,
+                f"{fmt}: importance alone is of that search")
+    if "--signed" in asked:
+        tally.check(made("signed", "--signed") == found != made("unsigned", "--search", "mse"),
+                    f"{fmt}: a search that is named has negative scales only if that is said")
     for name, words in (("unsaid", ()), ("no", ("--search", "none"))):
-        done = tool.run("verify", work.at(name), "--against", m, check=False)
-        tally.check(done.returncode == 0, f"{name}: derived again {done.stderr}")
-        done = tool.run("convert", m, "-o", work.at(name), *to, "--include", ".", "--weights-only", *words)
-        tally.check("complete already" in done.stdout, f"{name}: nothing to do")
-    done = tool.run("convert", m, "-o", work.at("unsaid"), *to, "--include", ".", "--weights-only",
+        done = tool.run("verify", work.at(fmt, name), "--against", m, check=False)
+        tally.check(done.returncode == 0, f"{fmt}: {name}: derived again {done.stderr}")
+        done = tool.run("convert", m, "-o", work.at(fmt, name), *to, "--include", ".", "--weights-only",
+                        *words)
+        tally.check("complete already" in done.stdout, f"{fmt}: {name}: nothing to do")
+    done = tool.run("convert", m, "-o", work.at(fmt, "unsaid"), *to, "--include", ".", "--weights-only",
                     "--search", "none", check=False)
-    tally.check(done.returncode == 7, "without the search it is another conversion")
+    tally.check(done.returncode == 7, f"{fmt}: without the search it is another conversion")
     for part in ("1/2", "2/2"):
-        tool.run("convert", m, "-o", work.at("in-parts"), *to, "--part", part, "--include", ".",
+        tool.run("convert", m, "-o", work.at(fmt, "parts"), *to, "--part", part, "--include", ".",
                  "--weights-only")
-    tool.run("merge", work.at("in-parts"))
-    tally.check(stored(work.at("in-parts")) == found, "in parts: the same bytes")
+    tool.run("merge", work.at(fmt, "parts"))
+    tally.check(stored(work.at(fmt, "parts")) == found, f"{fmt}: in parts: the same bytes")
     for i, more in enumerate(({}, {"search": "none"})):
         with open(work.at("rule.json"), "w", encoding="utf-8") as f:
-            json.dump({"rules": [{"match": ".", "to": "nvfp4-ct"} | more]}, f)
+            json.dump({"rules": [{"match": ".", "to": fmt} | more]}, f)
         tally.check(made(f"rule-{i}", "--recipe", work.at("rule.json")) == (none if more else found),
-                    f"a rule {more}")
-    made("fp8", "--to", "fp8-ct")  # down_proj alone: experts and what readers merge are kept
-    done = tool.run("plan", work.at("fp8"), *to, "--include", ".", "--weights-only", "--requantize", "--json")
-    searched = {u["name"].split("layers.0.")[-1]: u.get("search") for u in json.loads(done.stdout)["units"]
-                if "layers.0." in u["name"]}
-    tally.check(searched.pop("mlp.down_proj") is None and set(searched.values()) == {"mse"},
-                f"not what is packed {searched}")
-    made("int4", "--to", "w4a8-ct")
-    tally.check(searches_of(work.at("int4")) == {(None, None, None)}, "not int4")
+                    f"{fmt}: a rule {more}")
+
+
+def unsaid_of_packed(work):
+    """Weights that are packed already are not searched without a word."""
+    m = work.at("m")
+    tool.run("convert", m, "-o", work.at("fp8"), "--include", ".", "--weights-only", "--to", "fp8-ct")
+    for fmt, search in (("nvfp4-ct", "mse"), ("w4a16-ct", "mse"), ("w4a8-cutlass", "w4a8")):
+        done = tool.run("plan", work.at("fp8"), "--to", fmt, "--include", ".", "--weights-only",
+                        "--requantize", "--json", "--no-stack")
+        searched = {u["name"].split("layers.0.")[-1]: u.get("search")
+                    for u in json.loads(done.stdout)["units"] if "layers.0." in u["name"]}
+        # down_proj alone is: experts and what readers merge are kept
+        tally.check(searched.pop("mlp.down_proj") is None and set(searched.values()) == {search},
+                    f"{fmt}: not what is packed {searched}")
+
+
+def unsaid_elsewhere(work):
+    """Negative scales go with the codes; formats whose kernels nobody ran with them warn."""
+    for fmt, warns in (("w4a8-flashinfer-sm90", True), ("w4a8-ct", False)):
+        done = tool.run("plan", work.at("w4a16-ct", "unsaid"), "--to", fmt, "--include", ".")
+        tally.check(("scales may be negative" in done.stderr) == warns, f"{fmt}: a word of negative scales")
+
+
+def unsaid_everywhere():
+    """Every format does what its file says, and every choice that takes the search away says so."""
+    with tool.Workdir() as work:
+        src = work.at("x.safetensors")
+        stfile.save(src, {"a.down_proj.weight": stfile.tensor("BF16", np.zeros((512, 1024), np.uint16))})
+        for fmt in json.loads(tool.run("formats", "--all", "--json").stdout)["formats"]:
+            if not fmt.get("input_only"):
+                unsaid_choices(src, fmt)
+
+
+def unsaid_choices(src, fmt):
+    def planned(*words):
+        done = tool.run("plan", src, "--to", fmt["name"], "--weights-only", *words, "--json")
+        unit = json.loads(done.stdout)["units"][0]
+        return "search" in unit, unit.get("signed") == "yes", unit.get("search_note")
+    own = ("search" in fmt, fmt.get("signed", False), None)
+    wrong = [] if planned() == own else ["by itself"]
+    for param in fmt.get("params", ()):
+        for choice in param["choices"]:
+            word = f"{param['key']}={choice['name']}"
+            takes = "search" in fmt and "search" in choice
+            note = (False, False, f"with {word} that is not the default")
+            if planned("--set", word) != (note if takes else own) or (
+                    takes and planned("--set", word, "--search", "none") != (False, False, None)):
+                wrong.append(word)
+    tally.check(not wrong, f"{fmt['name']}: searched by default as its file says {wrong}")
 
 
 # ---- every format --------------------------------------------------------------------
@@ -666,8 +720,12 @@ def main():
         checkpoint(work)
         recipe(work)
         recipe_folder(work)
-        unsaid(work)
+        for fmt in UNSAID:
+            unsaid(work, fmt)
+        unsaid_of_packed(work)
+        unsaid_elsewhere(work)
     sampled_figures(np.random.default_rng(5))
+    unsaid_everywhere()
     every_format(np.random.default_rng(31))
     return tally.finish()
 

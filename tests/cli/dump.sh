@@ -67,7 +67,7 @@ convert() { # source, destination, format, options
 
 make_file in.safetensors l.q_proj.weight:32,128 l.norm.weight:4
 make_file experts.safetensors l.experts.down_proj:2,64,40
-convert in.safetensors q.safetensors w4a8-cutlass
+convert in.safetensors q.safetensors w4a8-cutlass --search none
 convert in.safetensors deepgemm.safetensors fp8-deepgemm-sm100
 convert experts.safetensors torchao.safetensors mxfp8-torchao3d
 

@@ -21,8 +21,9 @@ def words(name, *argv):
 
 
 words("search-unknown", *PLAN, "--search", "best")
-words("search-signed-alone", *PLAN, "--signed")
-words("search-importance-alone", *PLAN, "--importance", "magnitude")
+UNSEARCHED = ("plan", "in.safetensors", "--to", "w4a8-int8-marlin-channel") # by default
+words("search-signed-alone", *UNSEARCHED, "--signed")
+words("search-importance-alone", *UNSEARCHED, "--importance", "magnitude")
 words("search-w4a8-of-nvfp4", "plan", "in.safetensors", "--to", "nvfp4-ct", "--search", "w4a8")
 words("search-w4a8-of-fp8", "plan", "in.safetensors", "--to", "fp8-ct", "--search", "w4a8")
 words("search-w4a8-of-small-groups", "plan", "in.safetensors", "--to", "w4a16-ct", "--set",

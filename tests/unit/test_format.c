@@ -304,6 +304,36 @@ static void bad_zero_points_are_refused(void **state)
     refused("nvfp4-modelopt", "\"role\": \"global\"", "\"role\": \"zero\"", what);
 }
 
+static void bad_searches_are_refused(void **state)
+{
+    (void)state;
+    static const char what[] = "\"search\" and \"signed\" are none of codec";
+    static const char mse[] = "\"search\": \"mse\"";
+    refused("w4a8-ct", mse, "\"search\": \"best\"", "which is no known word");
+    refused("w4a8-ct", "\"search\": \"mse\", ", "", what);
+    refused("nvfp4-ct", mse, "\"search\": \"w4a8\"", what);
+    refused("nvfp4-ct", mse, "\"search\": \"mse\", \"signed\": true", what);
+    refused("fp8-ct", "\"block\"", "\"search\": \"mse\", \"block\"", what);
+    refused("w4a8-ct", "\"search\": \"none\"", mse, "\"search\" of a choice");
+}
+
+/* What is not said of a search is the format's, unless a choice takes it away. */
+static void choices_take_a_search_away(void **state)
+{
+    (void)state;
+    struct tp_err err = {0};
+    struct tp_settings settings = {0};
+    const struct tp_format *format = tp_format_find("gptq"), *none = tp_format_find("fp8-ct");
+    struct tp_format_search search = tp_format_search(format, &settings);
+    assert_true(search.search == TP_SEARCH_MSE && search.is_signed);
+    assert_int_equal(tp_format_unsearched(format, &settings), format->params);
+    assert_int_equal(tp_format_set(&format, "group=channel", &settings, &err), TP_OK);
+    assert_int_equal(tp_format_search(format, &settings).search, TP_SEARCH_NONE);
+    assert_string_equal(format->param[tp_format_unsearched(format, &settings)].key, "group");
+    settings = (struct tp_settings){0};
+    assert_int_equal(tp_format_search(none, &settings).search, TP_SEARCH_NONE);
+}
+
 static void bad_words_are_refused(void **state)
 {
     (void)state;
@@ -391,6 +421,7 @@ int main(void)
         cmocka_unit_test(bad_files_are_refused),      cmocka_unit_test(bad_factors_are_refused),
         cmocka_unit_test(bad_zero_points_are_refused),
         cmocka_unit_test(bad_words_are_refused),
+        cmocka_unit_test(bad_searches_are_refused), cmocka_unit_test(choices_take_a_search_away),
         cmocka_unit_test(group_sizes_are_chosen),
         cmocka_unit_test(aliases_mean_their_choice),
     };

@@ -76,8 +76,7 @@ const struct tp_codec_traits tp_codecs[TP_CODEC_COUNT] = {
     [TP_CODEC_MXFP4] = {"mxfp4", mx_rules, none, .bits = 4, .searches = true, .codes = SET(E2M1),
                         .scales = SET(E8M0)},
     [TP_CODEC_NVFP4] = {"nvfp4", nvfp4_rules, none, .bits = 4, .has_global = true, .searches = true,
-                        .searched = {TP_SEARCH_MSE, false}, .codes = SET(E2M1),
-                        .scales = SET(E4M3) | SET(E5M3)},
+                        .codes = SET(E2M1), .scales = SET(E4M3) | SET(E5M3)},
     [TP_CODEC_INT8] = {"int8", int_rules, int_scales, .bits = 8, .is_int = true, .zero_point = 128,
                        .codes = SET(INT8) | SET(UINT8B128), .scales = FLOATS},
     [TP_CODEC_FLOAT] = {"float", none, none, .is_number = true, .codes = FLOATS,
@@ -126,3 +125,7 @@ const char *const tp_role_names[TP_ROLE_COUNT] = {
     [TP_ROLE_CHANNEL] = "channel", [TP_ROLE_GLOBAL] = "global", [TP_ROLE_WORDS] = "words",
     [TP_ROLE_ZERO] = "zero",     [TP_ROLE_ORDER] = "order",
 };
+
+/* ---- searches ------------------------------------------------------------ */
+
+const char *const tp_search_names[] = {"none", "mse", "w4a8", NULL};

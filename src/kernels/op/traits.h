@@ -26,12 +26,6 @@ struct tp_element_traits {
     uint32_t needs;      /* TP_NEED_... bits of an operation that has such an output */
 };
 
-/* {0}: not at all. `is_signed`: negative scales are allowed. */
-struct tp_codec_search {
-    enum tp_search search;
-    bool is_signed;
-};
-
 struct tp_codec_traits {
     const char *name;    /* in format files and descriptors */
     const char *const *rules, *const *scale_rules; /* words of tp_op.rule and scale_rule, in the
@@ -41,7 +35,6 @@ struct tp_codec_traits {
     bool has_global;     /* there is a global scale beside those of blocks */
     bool searches;       /* scales can be searched for the least error */
     bool searches_rows;  /* and for the least error of what the W4A8 kernel computes */
-    struct tp_codec_search searched; /* how those of plain weights are, where nothing is said */
     uint8_t zero_point;  /* of integers: the canonical code of 0 */
     uint8_t bits;        /* of a code, as a description says it, however it is stored; 0: none */
     uint32_t codes, scales; /* the elements that they may have, as 1 << enum tp_element */
@@ -52,6 +45,7 @@ struct tp_codec_traits {
 extern const struct tp_element_traits tp_elements[TP_ELEM_COUNT];
 extern const struct tp_codec_traits tp_codecs[TP_CODEC_COUNT];
 extern const char *const tp_role_names[TP_ROLE_COUNT];
+extern const char *const tp_search_names[]; /* by enum tp_search; NULL at the end */
 
 /* Whether an output of that role may have that element. */
 bool tp_codec_takes(enum tp_codec codec, enum tp_role role, enum tp_element element);

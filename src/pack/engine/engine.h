@@ -88,8 +88,6 @@ struct tp_engine_advice {
     unsigned needs;      /* enum tp_advice_needs, as bits */
     const char **set;    /* "key=value", as --set takes them */
     size_t sets;
-    const char *search;  /* as --search takes it, or NULL, and ... */
-    bool is_signed;      /* ... --signed */
     const char *reason;  /* one sentence, without its full stop */
     const char **source; /* where that is said */
     size_t sources;

@@ -68,8 +68,6 @@ static const struct tp_json_field advice[] = {
     TP_LIST("gpus", TEXTS, TP_NEEDED, tp_engine_advice, gpu, gpus),
     TP_ONE("needs", BITS, TP_MAY_BE, tp_engine_advice, needs, .words = needs),
     TP_LIST("set", TEXTS, TP_MAY_BE, tp_engine_advice, set, sets),
-    TP_ONE("search", TEXT, TP_MAY_BE, tp_engine_advice, search),
-    TP_ONE("signed", NO, TP_MAY_BE, tp_engine_advice, is_signed),
     TP_ONE("reason", TEXT, TP_NEEDED, tp_engine_advice, reason),
     TP_LIST("source", TEXTS, TP_NEEDED, tp_engine_advice, source, sources),
     {0}};

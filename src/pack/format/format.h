@@ -15,6 +15,13 @@ enum { TP_MAX_PARAMS = 6, TP_MAX_CHOICES = 8, TP_MAX_RANK = 6, TP_MAX_RULES = 6 
 #define TP_GROUP_MAX UINT64_C(65536) /* columns; a group of more is worked on as a whole row */
 enum { TP_MAX_ALIASES = 2 };
 
+/* How the scales of plain weights are searched where nothing is said; {0}: not at all. `is_signed`:
+ * negative scales are allowed. */
+struct tp_format_search {
+    enum tp_search search;
+    bool is_signed;
+};
+
 /* One --set key=value: the first choice is the default. A choice changes fields
  * of the operation ("set") and of the reader's config ("config"). A choice is shown by
  * its name; a name or an alias of one choice is no other choice's. */
@@ -25,6 +32,7 @@ struct tp_param {
     const char *stored[TP_MAX_CHOICES]; /* what stored files say: the name, or an alias */
     const json_t *set[TP_MAX_CHOICES], *config[TP_MAX_CHOICES]; /* or NULL */
     const char *warns[TP_MAX_CHOICES]; /* what is to be known where nobody chose it, or NULL */
+    bool unsearched[TP_MAX_CHOICES]; /* with it scales are searched only where that is said */
     uint32_t count;
     const char *help;
     const json_t *experts; /* names of choices of which the first that fits is the default for
@@ -103,6 +111,7 @@ struct tp_format {
     int version;
     bool input_only;        /* read, never written (gptq, awq, ...) */
     struct tp_op op;        /* with default parameters */
+    struct tp_format_search searched;
     struct tp_format_out out[TP_MAX_OUT];
     uint32_t params;
     struct tp_param param[TP_MAX_PARAMS];
@@ -193,6 +202,12 @@ enum tp_code tp_format_set(const struct tp_format **format, const char *key_valu
 
 /* Chooses that zero points are stored, where the format has that choice. */
 void tp_format_keep_zeros(const struct tp_format *format, struct tp_settings *settings);
+
+/* The parameter whose choice takes the format's search away, or format->params. */
+uint32_t tp_format_unsearched(const struct tp_format *format, const struct tp_settings *settings);
+/* The format's search, as far as no choice takes it away. */
+struct tp_format_search tp_format_search(const struct tp_format *format,
+                                         const struct tp_settings *settings);
 
 /* The operation for these settings. */
 void tp_format_op(const struct tp_format *format, const struct tp_settings *settings,

@@ -22,7 +22,8 @@ struct keys {
 static const struct keys rule_keys[] = {{"dim", 0},  {"multiple", 0}, {"why", 0},     {"least", 0},
                                         {"when", 0}, {"experts", 0},  {NULL, 0}};
 static const struct keys choice_keys[] = {{"name", 0}, {"aliases", 0}, {"stored", 0},
-                                          {"set", 0},  {"config", 0},  {"warns", 0}, {NULL, 0}};
+                                          {"set", 0},  {"config", 0},  {"warns", 0},
+                                          {"search", 0}, {NULL, 0}};
 static const struct keys param_keys[] = {
     {"key", 0}, {"help", 0}, {"later", 0}, {"experts", 0}, {"choices", choice_keys}, {NULL, 0}};
 static const struct keys output_keys[] = {
@@ -46,6 +47,7 @@ static const struct keys file_keys[] = {
     {"serve", moved},     {"requires", moved}, {"snr_db", moved},
     {"input_only", 0},    {"codec", 0},       {"block", 0},
     {"set", 0},           {"let", 0},         {"table", 0},
+    {"search", 0},        {"signed", 0},
     {"rows", 0},          {"in_turn", 0},     {"experts", 0},
     {"joint", 0},         {"params", param_keys}, {"needs", rule_keys},
     {"wants", rule_keys}, {"merged", moved}, {"inputs", input_keys},

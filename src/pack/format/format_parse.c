@@ -49,6 +49,16 @@ static enum tp_code check_words(const struct tp_param *param, struct tp_err *err
     return TP_OK;
 }
 
+/* "search" of a choice takes that of the format away, and can do nothing else. */
+static enum tp_code parse_unsearched(const json_t *json, bool *unsearched, struct tp_err *err)
+{
+    const char *search = json_string_value(json_object_get(json, "search"));
+    *unsearched = search && strcmp(search, "none") == 0;
+    return *unsearched || !json_object_get(json, "search")
+               ? TP_OK
+               : tp_fail(err, TP_E_INPUT, "\"search\" of a choice is not \"none\"");
+}
+
 static enum tp_code parse_choice(const json_t *json, struct tp_param *param, uint32_t c,
                                  struct tp_err *err)
 {
@@ -63,7 +73,9 @@ static enum tp_code parse_choice(const json_t *json, struct tp_param *param, uin
     if (!param->stored[c])
         return tp_fail(err, TP_E_INPUT, "\"stored\" of choice \"%s\" is no string",
                        param->choices[c]);
-    return tp_format_strings(json, "aliases", param->aliases[c], TP_MAX_ALIASES, err);
+    enum tp_code code = parse_unsearched(json, &param->unsearched[c], err);
+    return code ? code
+                : tp_format_strings(json, "aliases", param->aliases[c], TP_MAX_ALIASES, err);
 }
 
 static enum tp_code check_experts(const struct tp_param *param, struct tp_err *err)
@@ -313,6 +325,25 @@ static enum tp_code parse_inputs(const json_t *json, struct tp_format *format, s
                    "neither [\"E\"] nor, over all experts, []");
 }
 
+/* The search where nothing is said, which has to be one of the codec's. */
+static enum tp_code parse_search(const json_t *json, struct tp_format *format, struct tp_err *err)
+{
+    const struct tp_codec_traits *codec = &tp_codecs[format->op.codec];
+    struct tp_format_search *searched = &format->searched;
+    int search = TP_SEARCH_NONE;
+    enum tp_code code = TP_OK;
+    if (json_object_get(json, "search"))
+        code = tp_format_word(json, "search", tp_search_names, &search, err);
+    searched->search = (enum tp_search)search;
+    searched->is_signed = json_is_true(json_object_get(json, "signed"));
+    const bool rows = search == TP_SEARCH_W4A8 || searched->is_signed;
+    if (code || ((search == TP_SEARCH_NONE || codec->searches) && (!rows || codec->searches_rows) &&
+                 (search != TP_SEARCH_NONE || !searched->is_signed)))
+        return code;
+    return tp_fail(err, TP_E_INPUT, "\"search\" and \"signed\" are none of codec \"%s\"",
+                   codec->name);
+}
+
 static enum tp_code parse_facts(const json_t *json, struct tp_format *format, struct tp_err *err)
 {
     static const char *const experts[] = {"stack", "split", NULL};
@@ -338,7 +369,7 @@ static enum tp_code parse_facts(const json_t *json, struct tp_format *format, st
                        &format->op.block_k, NULL))
         return tp_fail(err, TP_E_INPUT, "\"block\" is not two small numbers [n,k]");
     parse_source(json, format);
-    if ((code = parse_rows(json, format, err)) ||
+    if ((code = parse_rows(json, format, err)) || (code = parse_search(json, format, err)) ||
         (code = parse_table(json_object_get(json, "table"), &format->op, err)))
         return code;
     return tp_format_apply(json_object_get(json, "set"), &format->op, err);

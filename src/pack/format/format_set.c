@@ -62,3 +62,19 @@ void tp_format_keep_zeros(const struct tp_format *format, struct tp_settings *se
             if (json_is_true(json_object_get(format->param[p].set[c], "zeros")))
                 settings->choice[p] = (uint8_t)c;
 }
+
+uint32_t tp_format_unsearched(const struct tp_format *format, const struct tp_settings *settings)
+{
+    uint32_t p = 0;
+    while (p < format->params && !format->param[p].unsearched[settings->choice[p]])
+        p++;
+    return p;
+}
+
+struct tp_format_search tp_format_search(const struct tp_format *format,
+                                         const struct tp_settings *settings)
+{
+    return tp_format_unsearched(format, settings) == format->params
+               ? format->searched
+               : (struct tp_format_search){0};
+}

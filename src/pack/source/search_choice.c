@@ -3,31 +3,26 @@
 
 #include "base/suffix.h"
 #include "kernels/op/traits.h"
-#include "pack/file/leafhash.h"
 #include "pack/text/json_tree.h"
 
 #include <string.h>
 
-static const char *const search_names[] = {"none", "mse", "w4a8"};
 static const char *const importance_names[] = {"none", "magnitude", "file"};
 
-const char *tp_search_name(unsigned search) { return search_names[search]; }
+const char *tp_search_name(unsigned search) { return tp_search_names[search]; }
 const char *tp_importance_word(unsigned importance) { return importance_names[importance]; }
 
-static enum tp_code make_search(const struct tp_search_words *words, enum tp_codec codec,
+static enum tp_code make_search(const struct tp_search_words *words,
                                 struct tp_search_choice *choice, struct tp_err *err)
 {
-    const bool some = words->is_signed || words->importance;
-    int search = words->search ? tp_word_of(words->search, search_names, 3)
-                 : some        ? (int)tp_codecs[codec].searched.search
-                               : TP_SEARCH_NONE;
+    int search = words->search ? tp_word_of(words->search, tp_search_names, 3) : TP_SEARCH_NONE;
     if (search < 0) {
         tp_err_hint(err, "it takes none, mse and w4a8");
         return tp_fail(err, TP_E_USAGE, "search '%s' is no known one", words->search);
     }
     choice->search = (uint8_t)search;
     choice->is_signed = words->is_signed;
-    if (search != TP_SEARCH_NONE || !some)
+    if (search != TP_SEARCH_NONE || (!words->is_signed && !words->importance))
         return TP_OK;
     tp_err_hint(err, "choose a search: mse, or w4a8 for int4");
     return tp_fail(err, TP_E_USAGE, "%s says how to search, but there is no search",
@@ -39,7 +34,7 @@ enum tp_code tp_search_choice_make(const struct tp_search_words *words, enum tp_
 {
     const char *importance = words->importance;
     *choice = (struct tp_search_choice){0};
-    enum tp_code code = make_search(words, codec, choice, err);
+    enum tp_code code = make_search(words, choice, err);
     if (code || choice->search == TP_SEARCH_NONE)
         return code;
     if (choice->search == TP_SEARCH_W4A8 && !tp_codecs[codec].searches_rows) {
@@ -59,15 +54,6 @@ enum tp_code tp_search_choice_make(const struct tp_search_words *words, enum tp_
     return TP_OK;
 }
 
-enum tp_code tp_search_choice_unsaid(enum tp_codec codec, struct tp_search_choice *choice,
-                                     struct tp_err *err)
-{
-    const struct tp_codec_search *searched = &tp_codecs[codec].searched;
-    const struct tp_search_words words = {tp_search_name(searched->search), searched->is_signed,
-                                          NULL};
-    return tp_search_choice_make(&words, codec, choice, err);
-}
-
 void tp_search_choice_op(const struct tp_search_choice *choice, struct tp_op *op)
 {
     op->search = choice->search;
@@ -75,25 +61,33 @@ void tp_search_choice_op(const struct tp_search_choice *choice, struct tp_op *op
     op->importance = choice->importance;
 }
 
+const char *tp_search_choice_param(const struct tp_search_choice *choice, unsigned i,
+                                   char text[TP_HASH_TEXT], const char **value)
+{
+    static const char *const keys[TP_SEARCH_PARAMS] = {"search", "signed", "importance"};
+    const bool file = choice->importance == TP_IMPORTANCE_FILE;
+    if (choice->search == TP_SEARCH_NONE || i >= TP_SEARCH_PARAMS)
+        return NULL;
+    tp_hash_print(choice->hash, text);
+    *value = i == 0   ? tp_search_names[choice->search]
+             : i == 1 ? (choice->is_signed ? "yes" : "no")
+                      : (file ? text : importance_names[choice->importance]);
+    return keys[i];
+}
+
 void tp_search_choice_describe(const struct tp_search_choice *choice, json_t *params)
 {
     char text[TP_HASH_TEXT];
-    if (choice->search == TP_SEARCH_NONE)
-        return;
-    tp_hash_print(choice->hash, text);
-    tp_json_set(params, "search", json_string(search_names[choice->search]));
-    tp_json_set(params, "signed", json_string(choice->is_signed ? "yes" : "no"));
-    tp_json_set(params, "importance",
-                        json_string(choice->importance == TP_IMPORTANCE_FILE
-                                        ? text
-                                        : importance_names[choice->importance]));
+    const char *key, *value;
+    for (unsigned i = 0; (key = tp_search_choice_param(choice, i, text, &value)) != NULL; i++)
+        tp_json_set(params, key, json_string(value));
 }
 
 bool tp_search_choice_read(const char *key, const char *value, struct tp_search_choice *choice)
 {
     int word = -1;
     if (strcmp(key, "search") == 0) {
-        word = tp_word_of(value, search_names, 3);
+        word = tp_word_of(value, tp_search_names, 3);
         choice->search = (uint8_t)word;
         return word > TP_SEARCH_NONE;
     }

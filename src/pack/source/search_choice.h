@@ -6,6 +6,7 @@
 #define TP_PACK_SEARCH_CHOICE_H
 
 #include "kernels/op/kernel.h"
+#include "pack/file/leafhash.h"
 
 #include <jansson.h>
 
@@ -19,7 +20,7 @@ struct tp_search_choice {
 
 /* What the user says. Words are NULL where nothing was said. */
 struct tp_search_words {
-    const char *search;     /* none, mse or w4a8; NULL: none, or with one of the others the codec's */
+    const char *search;     /* none, mse or w4a8; NULL: none */
     bool is_signed;
     const char *importance; /* none, magnitude, or the path of a file */
 };
@@ -29,10 +30,6 @@ struct tp_search_words {
 enum tp_code tp_search_choice_make(const struct tp_search_words *words, enum tp_codec codec,
                                    struct tp_search_choice *choice, struct tp_err *err);
 
-/* How plain weights are searched where nothing was said: as the table of codecs has it. */
-enum tp_code tp_search_choice_unsaid(enum tp_codec codec, struct tp_search_choice *choice,
-                                     struct tp_err *err);
-
 /* Puts the choice into an operation that will encode. */
 void tp_search_choice_op(const struct tp_search_choice *choice, struct tp_op *op);
 
@@ -40,9 +37,13 @@ const char *tp_search_name(unsigned search);
 /* "none", "magnitude", or for a file "file". */
 const char *tp_importance_word(unsigned importance);
 
-/* Adds the parameters of a descriptor (formats/README.md, section 14.6); none without a search. */
-void tp_search_choice_describe(const struct tp_search_choice *choice, json_t *params);
+/* Parameter `i` of a descriptor (formats/README.md, section 14.6): its key, and its value, which may
+ * lie in `text`. NULL behind the last one; there is none without a search. */
 enum { TP_SEARCH_PARAMS = 3 };
+const char *tp_search_choice_param(const struct tp_search_choice *choice, unsigned i,
+                                   char text[TP_HASH_TEXT], const char **value);
+/* Adds them all. */
+void tp_search_choice_describe(const struct tp_search_choice *choice, json_t *params);
 
 /* Takes one parameter of a descriptor. False: it is none of a search, or a wrong one. */
 bool tp_search_choice_read(const char *key, const char *value, struct tp_search_choice *choice);

@@ -34,7 +34,7 @@ struct tp_suggestion {
     const struct tp_format *format;        /* of it, the one with most bytes */
     const struct tp_engine_row *row;       /* that reads it there */
     enum tp_suggest_way way;
-    bool searched;                         /* with the advice's search */
+    struct tp_format_search said;          /* the search that convert has to be told */
     uint64_t bytes;                        /* of all tensors */
     double bits;                           /* for each value of packed weights */
     struct tp_placement place;

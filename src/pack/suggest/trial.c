@@ -9,6 +9,18 @@
 
 /* ---- the plan ------------------------------------------------------------------------ */
 
+/* What is quantized again has a search only where that is said: the one that plain weights have. */
+static enum tp_code choose_search(struct tp_trial *trial, bool lossy, struct tp_err *err)
+{
+    const struct tp_rule *rule = trial->request.rules;
+    if (lossy && trial->packed)
+        trial->made.said = tp_format_search(rule->format, &rule->settings);
+    const struct tp_format_search *said = &trial->made.said;
+    const struct tp_search_words words = {said->search ? tp_search_name(said->search) : NULL,
+                                          said->is_signed, NULL};
+    return tp_request_search(&trial->request, &words, err);
+}
+
 static enum tp_code make_request(struct tp_trial *trial, bool lossy, struct tp_err *err)
 {
     const struct tp_engine_advice *advice = trial->made.advice;
@@ -20,13 +32,9 @@ static enum tp_code make_request(struct tp_trial *trial, bool lossy, struct tp_e
             tp_request_to(&trial->request, engine->advice[0].format[0], NULL, 0, err);
         return code ? code : tp_request_exclude(&trial->request, ".*", err);
     }
-    const bool search = advice->search && (lossy || !trial->packed);
-    const struct tp_search_words words = {search ? advice->search : NULL,
-                                          search && advice->is_signed, NULL};
-    trial->made.searched = search;
     enum tp_code code = tp_request_to(&trial->request, trial->made.format->name, advice->set,
                                       advice->sets, err);
-    return code ? code : tp_request_search(&trial->request, &words, err);
+    return code ? code : choose_search(trial, lossy, err);
 }
 
 static uint64_t unit_bytes(const struct tp_plan *plan, const struct tp_unit *unit)

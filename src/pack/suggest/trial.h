@@ -19,7 +19,7 @@ struct tp_trial {
 };
 
 /* Plans the format of an advice (NULL: the source as it is); `lossy`: with --requantize and the
- * advice's search, which a plain source has in any case. Where it is not useless and has no `why`
+ * search that plain weights have. Where it is not useless and has no `why`
  * the plan is one that convert carries out, and has its way, bytes and bits. */
 enum tp_code tp_trial_plan(struct tp_trial *trial, const struct tp_checkpoint *ckpt,
                            const struct tp_weights *weights, bool lossy, struct tp_err *err);

@@ -3,8 +3,6 @@
  */
 #include "pack/plan/file/command.h"
 
-#include "kernels/op/traits.h"
-
 /* "--set scale=gpu --search mse": what is not said by the format. */
 static enum tp_code add_rule(const struct tp_rule *rule, struct tp_text *text, struct tp_err *err)
 {
@@ -20,7 +18,7 @@ static enum tp_code add_rule(const struct tp_rule *rule, struct tp_text *text, s
                             rule->search.importance == TP_IMPORTANCE_FILE
                                 ? "FILE" : tp_importance_word(rule->search.importance));
     else if (code == TP_OK && rule->unsaid.search == TP_SEARCH_NONE &&
-             tp_codecs[rule->format->op.codec].searched.search != TP_SEARCH_NONE)
+             tp_format_search(rule->format, &rule->settings).search != TP_SEARCH_NONE)
         code = tp_text_add_word(text, " --search none", err);
     return code;
 }

@@ -252,6 +252,23 @@ static const char *order_rows(const struct tp_builder *b, struct tp_unit *unit,
     return text;
 }
 
+/* What is to be known of a unit that is made all the same, or NULL. */
+static const char *warning_of(const struct tp_builder *b, const struct tp_unit *unit)
+{
+    struct tp_rule *rule = b->choices[unit->views[0].weight].rule;
+    const struct tp_unit_form *form = unit->form;
+    const struct tp_shape_rule *want =
+        tp_format_broken_want(form->format, &form->settings, form->box,
+                              form->rank == 3 || strstr(unit->name, ".experts."));
+    const char *warning = want ? want->why : NULL;
+    for (uint32_t p = 0; p < rule->format->params && !warning; p++)
+        if (!(tp_rule_asked(rule)->set >> p & 1))
+            warning = rule->format->param[p].warns[form->settings.choice[p]];
+    if (!warning && form->search.is_signed && !form->format->searched.is_signed)
+        warning = "scales may be negative, which no kernel of this format was seen to take";
+    return warning;
+}
+
 enum tp_code tp_unit_finalize(struct tp_builder *b, struct tp_unit *unit, bool gated)
 {
     char text[400];
@@ -283,13 +300,7 @@ enum tp_code tp_unit_finalize(struct tp_builder *b, struct tp_unit *unit, bool g
         tp_unit_close(unit);
         return code;
     }
-    const struct tp_shape_rule *want =
-        tp_format_broken_want(unit->form->format, &unit->form->settings, unit->form->box,
-                              unit->form->rank == 3 || strstr(unit->name, ".experts."));
-    unit->form->warning = want ? want->why : NULL;
-    for (uint32_t p = 0; p < rule->format->params && !unit->form->warning; p++)
-        if (!(tp_rule_asked(b->choices[unit->views[0].weight].rule)->set >> p & 1))
-            unit->form->warning = rule->format->param[p].warns[unit->form->settings.choice[p]];
+    unit->form->warning = warning_of(b, unit);
     if ((code = tp_plan_add_inputs(b, unit)) || (code = add_bias(b, unit)))
         tp_unit_close(unit);
     return code ? code : tp_plan_add_unit(b, unit);

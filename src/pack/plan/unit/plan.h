@@ -59,6 +59,7 @@ struct tp_unit_form {
     bool only_exact;        /* the run compares what it makes with the source, and stops at the
                                first value (of what is taken over: scale) that is another one */
     bool needless_search;   /* a search was asked for, but its scales are the best already */
+    bool unsearched;        /* none was, and a setting takes the format's away */
     bool inputs;            /* activation scales lie beside it (inputs.c) */
     bool ordered;           /* kept GPTQ of another tool: in act-order */
     bool version2;          /* and its zero points are stored as they are, not less one; */

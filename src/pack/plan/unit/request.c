@@ -183,18 +183,49 @@ static enum tp_code name_importance(struct tp_request *request, const char *path
     return request->importance_path ? TP_OK : TP_E_MEMORY;
 }
 
-static enum tp_code rule_search(struct tp_request *request, struct tp_rule *rule,
-                                const struct tp_search_words *words, struct tp_err *err)
+/* The words of a search of the format's own; importance is not said. */
+static struct tp_search_words words_for(struct tp_format_search searched)
 {
+    return (struct tp_search_words){tp_search_name(searched.search), searched.is_signed, NULL};
+}
+
+/* Who says how to search, but not which search, gets that of the format. */
+static struct tp_search_words completed(const struct tp_search_words *said,
+                                        const struct tp_format *format)
+{
+    struct tp_search_words words = words_for(format->searched);
+    if (said->search || (!said->is_signed && !said->importance))
+        return *said;
+    words.is_signed = words.is_signed || said->is_signed;
+    words.importance = said->importance;
+    return words;
+}
+
+/* What plain weights get where nothing is said of a search. */
+static enum tp_code unsaid_search(struct tp_rule *rule, struct tp_err *err)
+{
+    const struct tp_search_words words =
+        words_for(tp_format_search(rule->format, &rule->settings));
     enum tp_code code =
-        tp_search_choice_make(words, rule->format->op.codec, &rule->search, err);
+        tp_search_choice_make(&words, rule->format->op.codec, &rule->unsaid, err);
+    rule->unsearched = rule->format->searched.search != rule->unsaid.search;
+    return code;
+}
+
+/* Once the settings of the rule are known. */
+static enum tp_code rule_search(struct tp_request *request, struct tp_rule *rule,
+                                const struct tp_search_words *said, struct tp_err *err)
+{
+    const struct tp_search_words words = completed(said, rule->format);
+    enum tp_code code =
+        tp_search_choice_make(&words, rule->format->op.codec, &rule->search, err);
     if (code == TP_OK)
         code = tp_search_choice_check(&rule->search, &rule->format->op, err);
-    if (code == TP_OK && !words->search && rule->search.search == TP_SEARCH_NONE)
-        code = tp_search_choice_unsaid(rule->format->op.codec, &rule->unsaid, err);
+    if (code == TP_OK && !words.search)
+        code = unsaid_search(rule, err);
     return code || rule->search.importance != TP_IMPORTANCE_FILE
                ? code
-               : name_importance(request, words->importance, err);
+               : name_importance(request, words.importance, err);
 }
 
 enum tp_code tp_request_search(struct tp_request *request, const struct tp_search_words *words,
@@ -220,7 +251,7 @@ static enum tp_code read_search(struct tp_request *request, const json_t *json,
     return rule_search(request, rule, &words, err);
 }
 
-/* What a recorded rule does not say was not done: it is of a version whose tables said another
+/* What a recorded rule does not say was not done: it is of a version whose files said another
  * thing, or of none. */
 static enum tp_code parse_search(struct tp_request *request, const json_t *json,
                                  struct tp_rule *rule, struct tp_err *err)
@@ -329,9 +360,9 @@ static enum tp_code read_rule(struct tp_request *request, const json_t *json, st
     if (keep)
         return TP_OK;
     if ((code = read_plain(json, rule, err)) || (code = set_format(rule, to, err)) ||
-        (code = read_search(request, json, rule, err)))
+        (code = rule_settings(json, rule, err)))
         return code;
-    return rule_settings(json, rule, err);
+    return read_search(request, json, rule, err);
 }
 
 static enum tp_code read_rules(struct tp_request *request, const json_t *rules, struct tp_err *err)
@@ -581,8 +612,8 @@ static enum tp_code parse_rule(struct tp_request *request, const json_t *json, s
     if (!to)
         return TP_OK;
     if ((code = read_plain(json, rule, err)) || (code = recorded_format(json, to, err)) ||
-        (code = set_format(rule, to, err)) || (code = parse_search(request, json, rule, err)) ||
-        (code = rule_settings(json, rule, err)))
+        (code = set_format(rule, to, err)) || (code = rule_settings(json, rule, err)) ||
+        (code = parse_search(request, json, rule, err)))
         return code;
     if (!json_is_true(json_object_get(json, "follows")))
         rule->set = UINT32_MAX; /* what it does not say did not follow the source */

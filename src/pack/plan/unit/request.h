@@ -26,6 +26,7 @@ struct tp_rule {
     struct tp_rule *base; /* the rule of the request that this one is, with other settings */
     struct tp_search_choice search;
     struct tp_search_choice unsaid; /* that of plain weights, where none was asked for */
+    bool unsearched; /* it is not the format's, which a choice of a parameter takes away */
 };
 
 struct tp_request {
@@ -67,7 +68,7 @@ bool tp_rule_says(const struct tp_rule *rule, uint32_t param);
  * of the kind TP_PATTERN_SEARCH. */
 enum tp_code tp_request_to(struct tp_request *request, const char *format,
                            const char *const *settings, size_t setting_count, struct tp_err *err);
-/* The search of what tp_request_to() named: without words that of the codec, for plain weights.
+/* The search of what tp_request_to() named: without words that of the format, for plain weights.
  * Without a call there is none. The file of importance is opened by
  * tp_request_importance(). */
 enum tp_code tp_request_search(struct tp_request *request, const struct tp_search_words *words,

@@ -197,15 +197,23 @@ static struct tp_search_choice common_choice(const struct tp_builder *b,
     return first->form->search;
 }
 
-/* What was asked for; where nothing was, plain weights have the search of their codec. Scales of a
- * single level have none: most lie where e4m3 is coarse, and kernels leave them to the reference. */
+static bool is_plain(const struct tp_builder *b, const struct tp_unit *unit)
+{
+    return !tp_weight_at(b, unit->views[0].weight)->form->format;
+}
+
+static bool is_unsearched(const struct tp_unit_form *form)
+{
+    return tp_format_unsearched(form->format, &form->settings) < form->format->params;
+}
+
+/* What was asked for; where nothing was, plain weights have the search of their format. */
 static const struct tp_search_choice *choice_of(const struct tp_builder *b,
                                                 const struct tp_unit *unit,
                                                 const struct tp_rule *rule)
 {
     const bool asked = rule->search.search != TP_SEARCH_NONE;
-    const bool plain = !tp_weight_at(b, unit->views[0].weight)->form->format;
-    return !asked && plain && !unit->form->op.unit_global ? &rule->unsaid : &rule->search;
+    return !asked && is_plain(b, unit) ? &rule->unsaid : &rule->search;
 }
 
 enum tp_code tp_plan_search(struct tp_builder *b, struct tp_unit *unit,
@@ -216,6 +224,7 @@ enum tp_code tp_plan_search(struct tp_builder *b, struct tp_unit *unit,
         unit->form->search = common_choice(b, unit);
         return TP_OK;
     }
+    unit->form->unsearched = rule->unsearched && is_plain(b, unit) && is_unsearched(unit->form);
     if (search->search == TP_SEARCH_NONE)
         return TP_OK;
     struct tp_op op = unit->form->op;
