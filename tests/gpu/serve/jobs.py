@@ -325,8 +325,13 @@ class Running:
     def __init__(self, out):
         self.out, self.jobs = out, {}
 
+    def fits(self, job):
+        together = [job, *(one for one, _ in self.jobs.values())]
+        return len(together) == 1 or (len(together) <= TOGETHER
+                                      and all(one.get("together") for one in together))
+
     def begin(self, job):
-        while self.jobs and (not job.get("together") or len(self.jobs) >= TOGETHER):
+        while not self.fits(job):
             self.wait()
         sys.stdout.flush()
         pid = os.fork()

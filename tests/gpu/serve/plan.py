@@ -3,7 +3,8 @@
 
     plan.py MODELS JOBS.json [GROUP...]     only jobs of these groups, of `GROUPS`; all without
 
-A model of MODELS/KIND-FORMAT is made by models.sh. Groups come in the order of their value.
+A model of MODELS/KIND-FORMAT is made by models.sh, of the kinds that were asked for. Groups come in
+the order of their value.
 """
 import json
 import os
@@ -147,11 +148,13 @@ def main(models, out, *groups):
     jobs, here = [], cards()
     for group in groups or GROUPS:
         for job in GROUPS[group]:
+            paths = {key: os.path.join(models, job[key]) for key in ("model", "values") if key in job}
             if job.get("cards", 1) > here:
                 print(f"left out  {job['name']}: it needs {job['cards']} GPUs")
-                continue
-            paths = {key: os.path.join(models, job[key]) for key in ("model", "values") if key in job}
-            jobs.append({**job, **paths})
+            elif not all(map(os.path.exists, paths.values())):
+                print(f"left out  {job['name']}: its model was not made")
+            else:
+                jobs.append({**job, **paths})
     with open(out + ".part", "w", encoding="utf-8") as file:
         json.dump(jobs, file, indent=1)
     os.rename(out + ".part", out)
