@@ -79,6 +79,14 @@ check 'as it is' called 1
 check 'other chips' kernels "$work/two" cc CUDA_ARCHS=90a CUDA_PTX=
 check 'compile it anew' called 2
 
+# Programs that need a GPU to run need none to compile.
+cuda=$(dirname "$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)")/../include
+for file in tests/gpu/*.c; do
+    [ ! -e "$cuda/cuda_runtime.h" ] ||
+        check "$file compiles" cc -std=c11 -D_GNU_SOURCE -Isrc -isystem "$cuda" -Wall -Wextra -Werror \
+            -fsyntax-only "$file"
+done
+
 own() { # file: it alone, for each instruction set of this processor
     changed -W "$1" >"$work/changed"
     grep "^CC $1 for " "$work/changed" | diff - "$work/changed" && test -s "$work/changed"

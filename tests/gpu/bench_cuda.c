@@ -134,7 +134,7 @@ static const struct search_line searches[] = {
 static void op_of(const char *name, const char *set, struct tp_op *op)
 {
     const struct tp_format *format = tp_format_find(name);
-    struct tp_settings settings = {{0}};
+    struct tp_settings settings = {.choice = {0}};
     struct tp_err err = {0};
     if (format == NULL || (set != NULL && tp_format_set(&format, set, &settings, &err) != TP_OK)) {
         printf("%s %s: %s\n", name, set, err.what);

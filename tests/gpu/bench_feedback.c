@@ -76,7 +76,7 @@ struct weight {
 
 static void make_op(const char *name, uint32_t rank, struct tp_op *op)
 {
-    struct tp_settings settings = {{0}};
+    struct tp_settings settings = {.choice = {0}};
     tp_format_op(tp_format_find(name), &settings, op);
     op->search = TP_SEARCH_MSE;
     op->importance = TP_IMPORTANCE_FILE;

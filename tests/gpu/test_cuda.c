@@ -603,7 +603,7 @@ static const struct tp_format *with_choices(const struct tp_format *format,
 
 static void add_ops(const struct tp_format *format)
 {
-    struct tp_settings settings = {{0}};
+    struct tp_settings settings = {.choice = {0}};
     if (all.only != NULL && strcmp(all.only, format->name) != 0)
         return;
     for (;;) {
