@@ -33,10 +33,11 @@ w4a8() { # kind
     convert "$1-w4a8-ct" "$1-w4a8-cutlass" --to w4a8-cutlass --set scale=div
     convert "$1-w4a8-ct" "$1-w4a8-cutlass-gpu" --to w4a8-cutlass
 }
-others='w8a16-ct mxfp8-ct nvfp4-ct fp8-deepseek'
+others='mxfp8-ct nvfp4-ct fp8-deepseek'
 to_marlin() { # kind
+    convert "$1" "$1-w8a16-ct" --to w8a16-ct --set group=128
     for format in w8a16 mxfp8 nvfp4; do
-        convert "$1-$format-ct" "$1-$format-marlin" --to $format-marlin
+        convert "$1-$format-ct" "$1-$format-marlin" --to "$format-marlin"
     done
     convert "$1-fp8-deepseek" "$1-fp8-marlin" --to fp8-marlin
 }
@@ -53,14 +54,14 @@ large() {
 small() {
     real small
     for format in w4a8-ct w4a16-ct mxfp4-ct fp8-dynamic-ct $others; do
-        convert small "small-$format" --to $format
+        convert small "small-$format" --to "$format"
     done
     for bits in 4 8; do
         convert small small-w${bits}a16-ct-channel --to w${bits}a16-ct --set group=channel
         convert small-w${bits}a16-ct-channel small-w${bits}a16-marlin-channel --to w${bits}a16-marlin-channel
     done
-    convert small-w8a16-ct small-w8a16-machete --to w8a16-machete
     to_marlin small
+    convert small-w8a16-ct small-w8a16-machete --to w8a16-machete
     w4a8 small
     convert small-w4a16-ct small-w4a16-machete --to w4a16-machete
     convert small-w4a16-ct small-w4a16-marlin --to w4a16-marlin
@@ -75,7 +76,7 @@ small() {
 few() {
     real few 8
     for format in w4a8-ct w4a16-ct mxfp4-ct fp8-dynamic-ct $others; do
-        convert few "few-$format" --to $format
+        convert few "few-$format" --to "$format"
     done
     w4a8 few
     to_marlin few
