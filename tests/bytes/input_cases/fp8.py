@@ -127,7 +127,8 @@ def _(report):
 
 
 def split_experts(report, work, source, logical, at):
-    tool.run("convert", work.at("src"), "-o", work.at("ct"), "--to", "w4a8-ct", "--quiet")
+    tool.run("convert", work.at("src"), "-o", work.at("ct"), "--to", "w4a8-ct", "--search", "none",
+             "--quiet")
     out, _ = tool.load(work.at("ct"))
     gate_up, down = logical.values()
     half = gate_up.shape[1] // 2
