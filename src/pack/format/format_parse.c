@@ -288,13 +288,18 @@ static enum tp_code parse_sizes(json_t *json, const struct tp_format_as *as,
     return code ? code : parse_size(json, "R", as->rows, &format->row_group, err);
 }
 
+/* Which of the names `key` has; *index stays as it is where the file does not say. */
+static enum tp_code parse_word(const json_t *json, const char *key, const char *const names[],
+                               int *index, struct tp_err *err)
+{
+    return json_object_get(json, key) ? tp_format_word(json, key, names, index, err) : TP_OK;
+}
+
 static enum tp_code parse_rows(const json_t *json, struct tp_format *format, struct tp_err *err)
 {
     static const char *const names[] = {"gate,up", "up,gate", NULL};
     int rows = TP_ROWS_GATE_UP;
-    enum tp_code code = TP_OK;
-    if (json_object_get(json, "rows"))
-        code = tp_format_word(json, "rows", names, &rows, err);
+    enum tp_code code = parse_word(json, "rows", names, &rows, err);
     format->rows = (enum tp_rows)rows;
     format->keeps_interleaved = json_is_true(json_object_get(json, "in_turn"));
     return code;
@@ -331,9 +336,7 @@ static enum tp_code parse_search(const json_t *json, struct tp_format *format, s
     const struct tp_codec_traits *codec = &tp_codecs[format->op.codec];
     struct tp_format_search *searched = &format->searched;
     int search = TP_SEARCH_NONE;
-    enum tp_code code = TP_OK;
-    if (json_object_get(json, "search"))
-        code = tp_format_word(json, "search", tp_search_names, &search, err);
+    enum tp_code code = parse_word(json, "search", tp_search_names, &search, err);
     searched->search = (enum tp_search)search;
     searched->is_signed = json_is_true(json_object_get(json, "signed"));
     const bool rows = search == TP_SEARCH_W4A8 || searched->is_signed;

@@ -67,8 +67,8 @@ void tp_budget_compare(const struct tp_checkpoint *a, const struct tp_checkpoint
                                         tp_checkpoint_largest_frame(b, NULL)));
 }
 
-/* Of a source from whose archive a box takes pieces all over an expert, as of a transposed one: the
- * bytes of the expert. 0: boxes are read from the first to the last. */
+/* The bytes of an expert, where a box takes pieces from all over it out of an archive, as of a
+ * transposed source. 0: boxes are read from the first to the last. */
 static uint64_t scattered_bytes(const struct tp_plan *plan, const struct tp_unit *unit)
 {
     const struct tp_weight *weight = &plan->weights->items[unit->views[0].weight];

@@ -21,7 +21,7 @@ struct tp_share {
     uint64_t first, step, to, pitch, count;
 };
 
-/* Of a run of the one expert of the unit that the box is of. */
+/* The share of a run that the box has, which is of one expert of the unit. */
 struct tp_share tp_rows_share(const struct tp_box *box, const struct tp_row_run *run);
 
 /* Fills to[], which has room for `dense` at box->size, with the codes, scales and so on of a share

@@ -59,8 +59,8 @@ struct tp_moments {
     struct tp_importance_ref of;
     struct tp_feedback fed;
 };
-/* Of a box of one expert whose importance is given: in *fed, or NULL for a unit that nothing is
- * fed back in. */
+/* Sets *fed to what is fed back in a box of one expert whose importance is given, or to NULL where
+ * nothing is. */
 enum tp_code tp_box_moments(const struct tp_plan *plan, const struct tp_unit *unit,
                             const struct tp_box *box, const float *importance,
                             struct tp_moments *moments, const struct tp_feedback **fed,

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 
+COMPILED = 1e-4  # of logprobs: kernels that are compiled twice need not add up in the same order
 GRAPHS = {"enforce_eager": False, "compilation_config": {"cudagraph_capture_sizes": [1, 8]}}
 MARLIN = {"linear_backend": "marlin"}
 MARLIN_BOTH = {**MARLIN, "moe_backend": "marlin"}
@@ -41,9 +42,15 @@ def tokens(name, model, args=None, **more):
             "timeout": 300, **more}
 
 
+def compiled(name, model, args=None, **more):
+    return tokens(name, model, {**GRAPHS, **(args or {})}, **{"off": COMPILED, **more})
+
+
 def products(name, model, args=None, **more):
+    """`bound` of linear layers, whose products are rounded to BF16, and of `experts`, whose activations
+    are rounded twice."""
     return {"name": name, "do": "products", "model": model, "args": args or {}, "together": True,
-            "timeout": 200, **more}
+            "timeout": 200, "bound": 2.0 ** -8, "experts": 2.0 ** -6, **more}
 
 
 GROUPS = {
@@ -100,29 +107,34 @@ GROUPS = {
         # W4A8 is what the kernel makes of its scales, as the packed checkpoint has them.
         products("signed-w4a8-ct", "signed-w4a8-ct", values="signed-w4a8-ct-packed"),
         *(products(f"signed-{name}", f"signed-{name}") for name in (
-            "w4a8-cutlass", "w4a16-machete", "w4a16-marlin", "w4a16-ct", "gptq", "awq",
-            "few-w4a8-cutlass", "few-w4a16-humming", "few-w4a8-humming", "few-w4a16-marlin")),
-        *(products(f"signed-{name}-with-marlin", f"signed-{name}", MARLIN)
-          for name in ("w4a16-ct", "gptq", "awq")),
+            "w4a8-cutlass", "w4a16-machete", "w4a16-marlin", "w4a16-ct", "few-w4a16-humming",
+            "few-w4a16-marlin")),
+        products("signed-w4a16-ct-with-marlin", "signed-w4a16-ct", MARLIN),
+        # Activations of the kernel are FP8.
+        *(products(f"signed-{name}", f"signed-{name}", experts=2.0 ** -3)
+          for name in ("few-w4a8-cutlass", "few-w4a8-humming")),
+        # Scales are F16 in the file, and rounded to BF16, too.
+        *(products(f"signed-{name}{end}", f"signed-{name}", args, bound=2.0 ** -7)
+          for name in ("gptq", "awq") for end, args in (("", {}), ("-with-marlin", MARLIN))),
     ],
     # Compiled, with CUDA graphs, as vLLM does by default; the server too.
     "graphs": [
-        tokens("w4a8-graphs", "small-w4a8-cutlass-gpu", GRAPHS),
-        tokens("w4a8-graphs-stock", "small-w4a8-ct", GRAPHS),
-        tokens("machete-graphs", "small-w4a16-machete", GRAPHS),
-        tokens("machete-graphs-stock", "small-w4a16-ct", GRAPHS),
-        tokens("mxfp4-graphs", "small-mxfp4-marlin", GRAPHS),
-        tokens("mxfp4-graphs-stock", "small-mxfp4-ct", {**GRAPHS, **MARLIN}),
-        tokens("fp8-graphs", "small-fp8-marlin-channel", GRAPHS),
-        tokens("fp8-graphs-stock", "small-fp8-dynamic-ct", {**GRAPHS, **MARLIN}, env=FP8_MARLIN),
-        tokens("experts-graphs", "few-w4a8-cutlass-gpu", GRAPHS),
-        tokens("experts-graphs-stock", "few-w4a8-ct", GRAPHS),
-        tokens("mxfp4-experts-graphs", "few-mxfp4-marlin", GRAPHS),
-        tokens("mxfp4-experts-graphs-stock", "few-mxfp4-ct", {**GRAPHS, **MARLIN_BOTH}),
-        tokens("served", "small-w4a8-cutlass-gpu", GRAPHS, do="serve"),
-        tokens("served-stock", "small-w4a8-ct", GRAPHS, do="serve"),
-        tokens("mixture-graphs", "mixture-w4a8-cutlass-gpu", GRAPHS),
-        tokens("mixture-graphs-stock", "mixture-w4a8-ct", GRAPHS),
+        compiled("w4a8-graphs", "small-w4a8-cutlass-gpu"),
+        compiled("w4a8-graphs-stock", "small-w4a8-ct"),
+        compiled("machete-graphs", "small-w4a16-machete"),
+        compiled("machete-graphs-stock", "small-w4a16-ct"),
+        compiled("mxfp4-graphs", "small-mxfp4-marlin"),
+        compiled("mxfp4-graphs-stock", "small-mxfp4-ct", MARLIN),
+        compiled("fp8-graphs", "small-fp8-marlin-channel"),
+        compiled("fp8-graphs-stock", "small-fp8-dynamic-ct", MARLIN, env=FP8_MARLIN),
+        compiled("experts-graphs", "few-w4a8-cutlass-gpu"),
+        compiled("experts-graphs-stock", "few-w4a8-ct"),
+        compiled("mxfp4-experts-graphs", "few-mxfp4-marlin"),
+        compiled("mxfp4-experts-graphs-stock", "few-mxfp4-ct", MARLIN_BOTH),
+        compiled("served", "small-w4a8-cutlass-gpu", do="serve", off=0),
+        compiled("served-stock", "small-w4a8-ct", do="serve", off=0),
+        compiled("mixture-graphs", "mixture-w4a8-cutlass-gpu"),
+        compiled("mixture-graphs-stock", "mixture-w4a8-ct"),
     ],
     # On two GPUs, where there are two.
     "ranks": [
@@ -135,6 +147,7 @@ GROUPS = {
     ],
 }
 # (stock, packed) with the same tokens.
+JOBS = {job["name"]: job for group in GROUPS.values() for job in group}
 PAIRS = [(job["name"] + "-stock", job["name"]) for group in GROUPS.values() for job in group
          if any(one["name"] == job["name"] + "-stock" for one in group)]
 

@@ -72,31 +72,23 @@ def difference(one, two):
     return same, total, worst
 
 
-# Kernels that are compiled twice need not add up in the same order.
-COMPILED = 1e-4
-
-
 def compared(jobs):
     """(what, whether it is right) of everything that is compared."""
     for stock, packed in plan.PAIRS:
         if packed in jobs and stock in jobs and jobs[packed]["ok"] and jobs[stock]["ok"]:
             same, total, worst = difference(jobs[stock]["outputs"], jobs[packed]["outputs"])
             yield (f"{packed}: {same} of {total} tokens of stock vLLM, logprobs differ by "
-                   f"{worst:.3g}", same == total and worst <= ("graphs" in packed) * COMPILED)
+                   f"{worst:.3g}", same == total and worst <= plan.JOBS[packed].get("off", 0))
     for name, job in jobs.items():
         if "again" in job:
             same, total, worst = difference(job["outputs"], job["again"])
             yield f"{name}: {same} of {total} tokens once more, {worst:.3g}", same == total
         if "products" in job:
             yield f"{name}: products of {len(job['products'])} layers", bool(job["products"])
-        # A product is rounded to BF16, and scales that are F16 in the file before it.
-        bound = 2.0 ** (-7 if "gptq" in name or "awq" in name else -8)
         for layer, off, most in job.get("products", []):
-            yield f"{name}: {layer} off by {off:.3g} of {most:.3g}", off <= most * bound
-        # Activations are rounded twice, to 8 bits in BF16 and to 4 in FP8.
-        bound = 2.0 ** (-3 if "w4a8" in name else -6)
+            yield f"{name}: {layer} off by {off:.3g} of {most:.3g}", off <= most * plan.JOBS[name]["bound"]
         for layer, off, size in job.get("experts", []):
-            yield f"{name}: {layer} off by {off / size:.2g} of its size", off <= size * bound
+            yield f"{name}: {layer} off by {off / size:.2g} of its size", off <= size * plan.JOBS[name]["experts"]
 
 
 def main(out):

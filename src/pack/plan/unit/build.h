@@ -100,8 +100,8 @@ bool tp_numbers_decide(const struct tp_op *from, const struct tp_op *to);
 bool tp_scales_decide(const struct tp_op *from, const struct tp_op *to);
 /* Whether codes of such a weight can be taken over. */
 bool tp_form_fits(const struct tp_weight_form *weight, const struct tp_op *to);
-/* Of the parameters whose bits are set in `open`, the first choices in the order of the file with
- * which least is lost of such a weight; those that hold already where nothing is. */
+/* Gives the parameters whose bits are set in `open` the choices that lose least of such a weight, the
+ * first ones in the order of the file; those that hold already stay where nothing is lost. */
 enum tp_code tp_exact_choice(const struct tp_weight_form *from, uint32_t open,
                              const struct tp_format **format, struct tp_settings *settings,
                              enum tp_loss *loss, struct tp_err *err);

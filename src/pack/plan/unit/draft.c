@@ -177,7 +177,7 @@ static uint64_t area_of(const struct tp_unit *unit, const struct tp_format *form
     return tp_layout_size(&layout);
 }
 
-/* Of the two ways to pad a matrix, whether the second takes less room. */
+/* Whether the second way to pad a matrix takes less room than the first. */
 static bool is_wide(const struct tp_unit *unit, const struct tp_format *format)
 {
     uint64_t sides = 0, wide_sides = 0;

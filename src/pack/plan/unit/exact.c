@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* Of the scales that a group of integers has. */
+/* The element of the scales that groups of integers have. */
 static enum tp_element scale_element(const struct tp_op *op)
 {
     int scale = tp_op_find(op, TP_ROLE_SCALE);
